@@ -1,0 +1,88 @@
+"""The values everything else speaks of: partitions, records, tasks and what came of them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from worker.core.lane import Lane
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Partition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.number}]"
+
+
+class Record(NamedTuple):
+    """One record of a request topic, as the broker keeps it."""
+
+    partition: Partition
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
+
+class Verdict(enum.Enum):
+    """What one start of a task came to."""
+
+    OK = "ok"
+    FAILED = "failed"  # an attempt that may be repeated
+    REJECTED = "rejected"  # can never succeed: the handler said so, or the bytes are no request
+    DROPPED = "dropped"  # cancelled by drain or revoke: no answer, no attempt used
+    NOT_STARTED = "not_started"  # came back unstarted; no attempt used
+
+
+class Failure(NamedTuple):
+    """Why an attempt failed, as it will stand in the answer."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Task:
+    """A request being worked on: a record, the lane (and so the lease) it came by, and its attempts so far."""
+
+    __slots__ = ("attempt", "failure", "lane", "record")
+
+    def __init__(self, record: Record, lane: Lane, attempt: int = 0) -> None:
+        self.record = record
+        self.lane = lane
+        self.attempt = attempt  # starts so far, the running one included
+        self.failure: Failure | None = None  # of the last attempt
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one start of a task came to, with the times the answer reports.
+
+    ``started_ns`` and ``finished_ns`` are nanoseconds since the epoch, ``run_seconds`` is monotonic,
+    ``cpu_seconds`` is of the thread that ran the handler.
+    """
+
+    task: Task
+    verdict: Verdict
+    result: bytes = b""
+    failure: Failure | None = None
+    retry_after: float | None = None
+    sequence: int = 0
+    started_ns: int = 0
+    finished_ns: int = 0
+    run_seconds: float = 0.0
+    cpu_seconds: float = 0.0

@@ -1,0 +1,61 @@
+"""What follows one start of a task: an answer, another attempt, or the dead letters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from worker.core.model import Outcome, Verdict
+
+
+class Answer(NamedTuple):
+    """Answer the request with the handler's result."""
+
+
+class Again(NamedTuple):
+    """Start the task again after this many seconds."""
+
+    after: float
+
+
+class Bury(NamedTuple):
+    """Send the request to the dead letters and answer that."""
+
+
+class Forget(NamedTuple):
+    """No answer and no attempt used: another start, here or elsewhere, will do it."""
+
+
+Step = Answer | Again | Bury | Forget
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """``max_attempts`` starts, with a delay from ``first`` seconds doubling to ``greatest`` between them."""
+
+    max_attempts: int
+    first: float
+    greatest: float
+
+    def delay(self, attempt: int, jitter: float) -> float:
+        """Seconds after the ``attempt``-th start failed; ``jitter`` in [0, 1] takes up to half of it away."""
+        full = min(self.greatest, self.first * 2.0 ** min(attempt - 1, 60))
+        return full * (1 - jitter / 2)
+
+
+def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | None = None) -> Step:
+    """The next step after the ``attempt``-th start. ``jitter`` is drawn if it is not given."""
+    match outcome.verdict:
+        case Verdict.OK:
+            return Answer()
+        case Verdict.REJECTED:
+            return Bury()
+        case Verdict.DROPPED | Verdict.NOT_STARTED:
+            return Forget()
+        case Verdict.FAILED:
+            if attempt >= policy.max_attempts:
+                return Bury()
+            if outcome.retry_after is not None:
+                return Again(max(0.0, outcome.retry_after))
+            return Again(policy.delay(attempt, random.random() if jitter is None else jitter))  # noqa: S311 - jitter

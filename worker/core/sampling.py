@@ -1,0 +1,31 @@
+"""A limit on log lines per second that counts what it leaves out."""
+
+from __future__ import annotations
+
+
+class Sampler:
+    """Lets ``per_second`` lines through in each second."""
+
+    __slots__ = ("_left", "_limit", "_second", "suppressed")
+
+    def __init__(self, per_second: int) -> None:
+        self._limit = per_second
+        self._left = per_second
+        self._second = 0
+        self.suppressed = 0  # since ``taken`` last
+
+    def allow(self, now: float) -> bool:
+        """Whether a line may be written now."""
+        if int(now) != self._second:
+            self._second = int(now)
+            self._left = self._limit
+        if self._left:
+            self._left -= 1
+            return True
+        self.suppressed += 1
+        return False
+
+    def taken(self) -> int:
+        """How many were left out since the last call."""
+        suppressed, self.suppressed = self.suppressed, 0
+        return suppressed

@@ -1,0 +1,66 @@
+"""Exit codes, the errors that carry them, and what a handler may raise."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """How ``worker run`` (and, where noted, one worker process) ends."""
+
+    DRAINED = 0
+    SUPERVISOR_CRASHED = 1
+    SETTINGS_INVALID = 2
+    HANDLER_UNLOADABLE = 3
+    BROKER_UNREACHABLE = 4
+    CRASH_LOOP = 5
+    DRAIN_TIMED_OUT = 6
+    # Of a worker process only; the supervisor restarts it.
+    PROCESS_CRASHED = 70
+    CLIENT_FATAL = 71
+    THREAD_DIED = 72
+
+
+class WorkerError(Exception):
+    """An error with one clear line for the person who runs the worker, and an exit code."""
+
+    exit_code = ExitCode.SUPERVISOR_CRASHED
+
+
+class SettingsError(WorkerError):
+    """The settings cannot be used as they are."""
+
+    exit_code = ExitCode.SETTINGS_INVALID
+
+
+class HandlerError(WorkerError):
+    """The handler cannot be loaded or called."""
+
+    exit_code = ExitCode.HANDLER_UNLOADABLE
+
+
+class BrokerError(WorkerError):
+    """The broker or a topic cannot be reached."""
+
+    exit_code = ExitCode.BROKER_UNREACHABLE
+
+
+class ClientFatalError(WorkerError):
+    """The Kafka client of this process is of no more use; the process must be replaced."""
+
+    exit_code = ExitCode.CLIENT_FATAL
+
+
+class Reject(Exception):  # noqa: N818 - a verdict a handler raises, and its name is part of the contract
+    """Raised by a handler: this request can never succeed; send it to the dead letters now."""
+
+    def __init__(self, reason: str = "rejected by the handler") -> None:
+        super().__init__(reason)
+
+
+class Retry(Exception):  # noqa: N818 - a verdict a handler raises, and its name is part of the contract
+    """Raised by a handler: try this request again, after ``after`` seconds (None: the usual back-off)."""
+
+    def __init__(self, reason: str = "retry asked for by the handler", *, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after

@@ -1,0 +1,1 @@
+"""Loading the user's function and running it."""

@@ -1,0 +1,90 @@
+"""Finding the user's function and checking, before any task, that it can be called."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from worker.errors import HandlerError
+
+Handler = Callable[..., str | bytes | None]
+
+
+def load(reference: str, kwargs: dict[str, Any]) -> Handler:
+    """The function that ``package.module:function`` names, checked against ``(request, context, **kwargs)``.
+
+    Modules are looked for in the current directory too. Raises HandlerError with one line, which names the
+    user's own file and line where their module is at fault.
+    """
+    module_name, _, attribute = reference.partition(":")
+    if not module_name or not attribute:
+        message = f"WORKER_HANDLER={reference!r} is not of the form package.module:function"
+        raise HandlerError(message)
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    function = _find(_import(module_name, reference), attribute, reference)
+    _check(function, kwargs, reference)
+    return function
+
+
+def _import(module_name: str, reference: str) -> Any:  # noqa: ANN401 - a module, or whatever stands for one
+    try:
+        return importlib.import_module(module_name)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        message = f"WORKER_HANDLER={reference}: importing {module_name} failed: {_describe(error)}"
+        raise HandlerError(message) from error
+
+
+def _describe(error: BaseException) -> str:
+    """The error with the last line of it that is the user's, not the import machinery's or ours."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen importlib") and Path(frame.filename) not in _OWN_FILES
+    ]
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
+_OWN_FILES = (Path(__file__), Path(importlib.__file__ or ""))
+
+
+def _find(module: Any, attribute: str, reference: str) -> Handler:  # noqa: ANN401 - see _import
+    target = module
+    for name in attribute.split("."):
+        if not hasattr(target, name):
+            functions = sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and not n.startswith("_"))
+            message = f"WORKER_HANDLER={reference}: {module.__name__} has no {attribute!r}; it has {functions}"
+            raise HandlerError(message)
+        target = getattr(target, name)
+    if not callable(target):
+        message = f"WORKER_HANDLER={reference}: {attribute} is a {type(target).__name__}, not a function"
+        raise HandlerError(message)
+    if inspect.iscoroutinefunction(target) or inspect.isgeneratorfunction(target):
+        message = f"WORKER_HANDLER={reference}: {attribute} must be a plain function, not a coroutine or generator"
+        raise HandlerError(message)
+    handler: Handler = target
+    return handler
+
+
+def _check(function: Handler, kwargs: dict[str, Any], reference: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin that does not tell
+        return
+    try:
+        signature.bind(object(), object(), **kwargs)
+    except TypeError as error:
+        call = ", ".join(["request", "context", *(f"{name}=…" for name in kwargs)])
+        message = f"WORKER_HANDLER={reference}: {function!r} cannot be called as ({call}): {error}"
+        raise HandlerError(message) from error

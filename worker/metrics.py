@@ -1,0 +1,46 @@
+"""The numbers of one worker process: plain counters that its poll thread owns and publishes as a snapshot."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from typing import Any
+
+from worker.vocabulary import BUCKETS
+
+
+class Metrics:
+    """Counters, gauges and histograms by the names of ``worker.vocabulary``; used from one thread, no locks."""
+
+    def __init__(self) -> None:
+        self._counters: defaultdict[str, float] = defaultdict(float)
+        self._labelled: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._gauges: dict[str, float] = {}
+        self._histograms: dict[str, list[float]] = {}
+
+    def add(self, name: str, amount: float = 1, label: str | None = None) -> None:
+        """Raise a counter."""
+        if label is None:
+            self._counters[name] += amount
+        else:
+            self._labelled[name][label] += amount
+
+    def set(self, name: str, value: float) -> None:
+        """Set a gauge."""
+        self._gauges[name] = value
+
+    def observe(self, name: str, seconds: float) -> None:
+        """Add one observation to a histogram: counts per bucket (the last is infinity), then the sum."""
+        row = self._histograms.get(name)
+        if row is None:
+            row = self._histograms[name] = [0.0] * (len(BUCKETS) + 2)
+        row[bisect.bisect_left(BUCKETS, seconds)] += 1
+        row[-1] += seconds
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, as JSON-ready values: ``counters`` (a number, or a number per label), ``gauges``, ``histograms``."""
+        return {
+            "counters": {**self._counters, **{name: dict(row) for name, row in self._labelled.items()}},
+            "gauges": dict(self._gauges),
+            "histograms": {name: list(row) for name, row in self._histograms.items()},
+        }

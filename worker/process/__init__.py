@@ -1,0 +1,1 @@
+"""One worker process: the poll thread, the service thread and what passes between them."""

@@ -1,0 +1,61 @@
+"""The service thread: starts tasks one after another and posts what came of them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from worker.core.model import Outcome, Task, Verdict
+
+if TYPE_CHECKING:
+    from worker.process.mailbox import Mailbox
+
+RING_SECONDS = 0.005  # while short tasks stream, wake the poll thread no more often than this
+
+
+class Service:
+    """Runs tasks in the order they were handed over. It knows no Kafka.
+
+    Before each start it looks whether the process is leaving (``closed``) or the task's lane is stalled; such tasks
+    come back as NOT_STARTED.
+    """
+
+    def __init__(self, run: Callable[[Task], Outcome], mailbox: Mailbox) -> None:
+        self.closed = False  # set by the poll thread: nothing more may start
+        self._run = run
+        self._mailbox = mailbox
+        self._chunks: queue.SimpleQueue[Sequence[Task]] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="service", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Poll thread."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread lives; it only ends by a defect."""
+        return self._thread.is_alive()
+
+    def hand_over(self, tasks: Sequence[Task]) -> None:
+        """Queue tasks. Poll thread."""
+        self._chunks.put(tasks)
+
+    def _serve(self) -> None:
+        rung = 0.0
+        while True:
+            for task in self._chunks.get():
+                if self.closed or task.lane.stalled:
+                    self._mailbox.post(Outcome(task, Verdict.NOT_STARTED))
+                    continue
+                outcome = self._run(task)
+                if outcome.verdict is not Verdict.OK:
+                    task.lane.stalled = True  # before the next task looks: none may overtake this one
+                self._mailbox.post(outcome)
+                now = time.monotonic()
+                if now - rung > RING_SECONDS:
+                    rung = now
+                    self._mailbox.ring()
+            self._mailbox.ring()

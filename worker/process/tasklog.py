@@ -1,0 +1,64 @@
+"""The canonical log line of a task: one per answered request, sampled when there are many a second."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from worker.core.sampling import Sampler
+
+if TYPE_CHECKING:
+    from worker.core.model import Outcome
+
+LINES_PER_SECOND = 50  # of successes, and as many again of everything else, so that failures are not drowned
+
+log = structlog.get_logger("task")
+
+
+class TaskLog:
+    """Writes the lines of one worker process. Poll thread."""
+
+    def __init__(self) -> None:
+        self._successes = Sampler(LINES_PER_SECOND)
+        self._others = Sampler(LINES_PER_SECOND)
+
+    def finished(self, outcome: Outcome, name: str, settle: float) -> None:
+        """The answer ``name`` (the contract's outcome) was confirmed ``settle`` seconds after the attempt ended."""
+        sampler = self._successes if name == "OK" else self._others
+        now = time.time()
+        if not sampler.allow(now):
+            return
+        suppressed = sampler.taken()
+        if suppressed:
+            log.info("task.suppressed", count=suppressed)
+        log.info("task.finished", **_fields(outcome), outcome=name, settle=round(settle, 6))
+
+    def retrying(self, outcome: Outcome, after: float) -> None:
+        """The attempt failed; another follows."""
+        if self._others.allow(time.time()):
+            log.warning("task.retrying", **_fields(outcome), after=round(after, 3))
+
+    @staticmethod
+    def dropped(outcome: Outcome, reason: str) -> None:
+        """The result is not used."""
+        log.warning("task.dropped", **_fields(outcome), reason=reason)
+
+
+def _fields(outcome: Outcome) -> dict[str, object]:
+    record = outcome.task.record
+    fields: dict[str, object] = {
+        "topic": record.partition.topic,
+        "partition": record.partition.number,
+        "offset": record.offset,
+        "sequence": outcome.sequence,
+        "attempt": outcome.task.attempt,
+        "run": round(outcome.run_seconds, 6),
+        "cpu": round(outcome.cpu_seconds, 6),
+    }
+    if outcome.started_ns and record.timestamp_ms > 0:
+        fields["wait"] = round(max(0.0, outcome.started_ns / 1e9 - record.timestamp_ms / 1e3), 6)
+    if outcome.failure is not None:
+        fields["error"] = f"{outcome.failure.type}: {outcome.failure.message}"
+    return fields

@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from worker.pb.task_pb2 import CANCELLED, DEAD_LETTERED, EXPIRED, FAILED, OK, Outcome, Request, Response
+from worker.pb.task_pb2 import (
+    CANCELLED,
+    DEAD_LETTERED,
+    EXPIRED,
+    FAILED,
+    OK,
+    Error,
+    Origin,
+    Outcome,
+    Request,
+    Response,
+)
 
 if TYPE_CHECKING:
-    from worker.core.model import Failure, Task
+    from worker.core.model import Failure
     from worker.core.model import Outcome as Attempt
 
 __all__ = [
@@ -68,35 +79,41 @@ class AnswerEncoder:
     """Encodes answers of one worker process. Not for two threads at once: the message is reused to save its making."""
 
     def __init__(self, worker: str) -> None:
-        self._message = Response(isprocessed=True, outcome=OK, worker=worker)
         self._worker = worker
+        self._message = message = Response(isprocessed=True, outcome=OK, worker=worker)
+        # Kept, since looking a sub-message up costs as much as setting a field.
+        self._origin, self._started, self._finished = message.origin, message.started_at, message.finished_at
 
     def ok(self, attempt: Attempt) -> bytes:
         """The answer with the handler's result."""
-        message = self._message
+        message, task = self._message, attempt.task
+        record, origin = task.record, self._origin
         message.result = attempt.result
-        self._fill(message, attempt)
+        message.sequence = attempt.sequence
+        message.attempt = task.attempt
+        message.cpu_seconds = attempt.cpu_seconds
+        origin.topic, origin.partition = record.partition
+        origin.offset = record.offset
+        started, finished = self._started, self._finished
+        started.seconds, started.nanos = divmod(attempt.started_ns, _NANOS)
+        finished.seconds, finished.nanos = divmod(attempt.finished_ns, _NANOS)
         return message.SerializeToString()
 
     def dead_lettered(self, attempt: Attempt, failure: Failure) -> bytes:
         """The answer to a request that went to the dead letters."""
-        message = Response(isprocessed=False, outcome=DEAD_LETTERED, worker=self._worker)
-        message.error.type = failure.type
-        message.error.message = failure.message
-        message.error.traceback = failure.traceback
-        self._fill(message, attempt)
+        task, error = attempt.task, Error(type=failure.type, message=failure.message, traceback=failure.traceback)
+        record = task.record
+        message = Response(
+            sequence=attempt.sequence,
+            isprocessed=False,
+            outcome=DEAD_LETTERED,
+            error=error,
+            origin=Origin(topic=record.partition.topic, partition=record.partition.number, offset=record.offset),
+            attempt=task.attempt,
+            worker=self._worker,
+            cpu_seconds=attempt.cpu_seconds,
+        )
+        if attempt.started_ns:  # it was started at all
+            message.started_at.FromNanoseconds(attempt.started_ns)
+            message.finished_at.FromNanoseconds(attempt.finished_ns)
         return message.SerializeToString()
-
-    @staticmethod
-    def _fill(message: Response, attempt: Attempt) -> None:
-        task: Task = attempt.task
-        partition, offset = task.record.partition, task.record.offset
-        message.sequence = attempt.sequence
-        message.attempt = task.attempt
-        message.cpu_seconds = attempt.cpu_seconds
-        origin = message.origin
-        origin.topic, origin.partition, origin.offset = partition[0], partition[1], offset
-        if attempt.started_ns:
-            started, finished = message.started_at, message.finished_at
-            started.seconds, started.nanos = divmod(attempt.started_ns, _NANOS)
-            finished.seconds, finished.nanos = divmod(attempt.finished_ns, _NANOS)

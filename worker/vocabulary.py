@@ -24,7 +24,7 @@ METRICS = (
     Metric("task_cpu_seconds_total", "counter", "CPU seconds of the service thread in handlers."),
     Metric("records_total", "counter", "Records taken from the request topics."),
     Metric("record_bytes_total", "counter", "Bytes of key and value of those records."),
-    Metric("produced_total", "counter", "Records confirmed by the broker, by kind.", "kind"),
+    Metric("dead_letters_total", "counter", "Dead letters confirmed by the broker."),
     Metric("delivery_failures_total", "counter", "Deliveries that failed and were tried again, by error.", "code"),
     Metric("commits_total", "counter", "Offset commits confirmed."),
     Metric("commit_failures_total", "counter", "Offset commits that failed (unknown, not undone), by error.", "code"),

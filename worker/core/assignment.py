@@ -42,13 +42,12 @@ class Assignment:
                 self._turns.remove(lane)
 
     def admit(self, records: Iterable[Record]) -> int:
-        """Queue records; those of partitions that are not ours, or are leaving, are let go. Returns how many stay."""
+        """Queue records; those of partitions that are not ours, or are leaving, are let go. Returns the bytes kept."""
         admitted = 0
         for record in records:
             lane = self.lanes.get(record.partition)
             if lane is not None and not lane.leaving:
-                lane.admit(record)
-                admitted += 1
+                admitted += lane.admit(record)
         return admitted
 
     def take(self, limit: int, now: float) -> list[Task]:

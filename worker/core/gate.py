@@ -7,8 +7,10 @@ replica they wait until its own processes have all come. This is for the replica
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PATIENCE_SECONDS = 15.0  # since the first process joined: other replicas may hold what would be our share
 QUIET_SECONDS = 2.0  # without a change: what other replicas hold is theirs for now

@@ -52,11 +52,13 @@ class Lane:
         self._back: list[Task] = []
         self._ledger = Ledger()
 
-    def admit(self, record: Record) -> None:
-        """Queue a record."""
+    def admit(self, record: Record) -> int:
+        """Queue a record; returns its bytes."""
         self._ledger.admit(record.offset)
-        self.queue.append(Task(record, self))
-        self.queued_bytes += record.size
+        task = Task(record, self)
+        self.queue.append(task)
+        self.queued_bytes += task.size
+        return task.size
 
     def ready(self, now: float) -> bool:
         """Whether a task of this lane may be handed over now."""
@@ -68,13 +70,14 @@ class Lane:
             return []
         tasks = [self.queue.popleft() for _ in range(min(limit, len(self.queue)))]
         self.handed += len(tasks)
-        self.queued_bytes -= sum([task.record.size for task in tasks])
+        self.queued_bytes -= sum([task.size for task in tasks])
         return tasks
 
     def done(self) -> None:
         """A handed-over task will not come back."""
         self.handed -= 1
-        self._restore()
+        if self.stalled:
+            self._restore()
 
     def put_back(self, task: Task, ready_at: float = 0.0) -> None:
         """A handed-over task comes back, to start (again) not before ``ready_at``."""
@@ -92,7 +95,7 @@ class Lane:
         self.stalled = False
         for task in sorted(self._back, key=lambda task: task.record.offset, reverse=True):
             self.queue.appendleft(task)
-            self.queued_bytes += task.record.size
+            self.queued_bytes += task.size
         self._back.clear()
 
     def settle(self, offset: int) -> bool:

@@ -32,11 +32,6 @@ class Record(NamedTuple):
     headers: Headers = ()
     timestamp_ms: int = 0
 
-    @property
-    def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key or b"") + len(self.value or b"")
-
 
 class Verdict(enum.Enum):
     """What one start of a task came to."""
@@ -59,13 +54,13 @@ class Failure(NamedTuple):
 class Task:
     """A request being worked on: a record, the lane (and so the lease) it came by, and its attempts so far."""
 
-    __slots__ = ("attempt", "failure", "lane", "record")
+    __slots__ = ("attempt", "lane", "record", "size")
 
     def __init__(self, record: Record, lane: Lane, attempt: int = 0) -> None:
         self.record = record
         self.lane = lane
         self.attempt = attempt  # starts so far, the running one included
-        self.failure: Failure | None = None  # of the last attempt
+        self.size = len(record.key or b"") + len(record.value or b"")  # bytes it holds in memory
 
 
 @dataclass(slots=True)

@@ -64,8 +64,10 @@ def classify(status: int, *, out_of_memory: bool = False, stuck: bool = False) -
         return Ending(f"signal_{-status}")
 
 
-def decide(ending: Ending, joined_for: float | None, history: History, *, started: bool, jitter: float) -> Respawn | Halt:
-    """What to do after an ending. ``joined_for`` is how many seconds the process was in the group, None if it never was.
+def decide(
+    ending: Ending, joined_for: float | None, history: History, *, started: bool, jitter: float
+) -> Respawn | Halt:
+    """What to do after an ending. ``joined_for`` is the seconds the process was in the group, None if it never was.
 
     ``started`` says whether any process of this replica ever joined; ``jitter`` in [0, 1] shortens the delay.
     """
@@ -82,5 +84,8 @@ def decide(ending: Ending, joined_for: float | None, history: History, *, starte
         history = history._replace(unready=0)
     history = history._replace(short=history.short + 1)
     if history.unready >= UNREADY_LIMIT or history.short >= SHORT_LIMIT:
-        return Halt(ExitCode.CRASH_LOOP, f"{history.short} worker processes ended soon after their start, the last by {ending.name}")
+        return Halt(
+            ExitCode.CRASH_LOOP,
+            f"{history.short} processes ended soon after their start, the last by {ending.name}",
+        )
     return Respawn(_BACKOFF.delay(history.short, jitter), history)

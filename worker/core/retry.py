@@ -29,6 +29,8 @@ class Forget(NamedTuple):
 
 Step = Answer | Again | Bury | Forget
 
+ANSWER, BURY, FORGET = Answer(), Bury(), Forget()
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -48,14 +50,14 @@ def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | 
     """The next step after the ``attempt``-th start. ``jitter`` is drawn if it is not given."""
     match outcome.verdict:
         case Verdict.OK:
-            return Answer()
+            return ANSWER
         case Verdict.REJECTED:
-            return Bury()
+            return BURY
         case Verdict.DROPPED | Verdict.NOT_STARTED:
-            return Forget()
+            return FORGET
         case Verdict.FAILED:
             if attempt >= policy.max_attempts:
-                return Bury()
+                return BURY
             if outcome.retry_after is not None:
                 return Again(max(0.0, outcome.retry_after))
             return Again(policy.delay(attempt, random.random() if jitter is None else jitter))  # noqa: S311 - jitter

@@ -14,10 +14,10 @@ class Sampler:
         self._second = 0
         self.suppressed = 0  # since ``taken`` last
 
-    def allow(self, now: float) -> bool:
-        """Whether a line may be written now."""
-        if int(now) != self._second:
-            self._second = int(now)
+    def allow(self, second: int) -> bool:
+        """Whether a line may be written in this second."""
+        if second != self._second:
+            self._second = second
             self._left = self._limit
         if self._left:
             self._left -= 1

@@ -16,7 +16,7 @@ import structlog
 
 from worker.core.model import Headers, Partition, Record
 from worker.errors import ClientFatalError
-from worker.kafka.ports import Delivered, KafkaFailure, Listener
+from worker.kafka.ports import Deliveries, KafkaFailure, Listener
 
 log = structlog.get_logger("kafka")
 _UNSUPPORTED = (ck.KafkaError.UNSUPPORTED_VERSION, ck.KafkaError._UNSUPPORTED_FEATURE)  # noqa: SLF001 - so named
@@ -215,39 +215,44 @@ class ConfluentProducer:
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._guard = _Guard()
         self._client = ck.Producer(_with_callbacks(properties, self._guard))
+        self._confirmed: list[object] = []
+        self._failed: list[tuple[object, KafkaFailure]] = []
 
-    def produce(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, delivered: Delivered
-    ) -> None:
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, token: object) -> None:
         """See ``ports.Producer``."""
-        report = functools.partial(self._report, delivered)
+        report = functools.partial(self._report, token)
         while True:
             try:
-                self._client.produce(topic, value, key, on_delivery=report, headers=list(headers) or None)
+                if headers:
+                    self._client.produce(topic, value, key, on_delivery=report, headers=list(headers))
+                else:
+                    self._client.produce(topic, value, key, -1, report)
             except BufferError:  # the client's queue is full: let it deliver
                 self._client.poll(0.1)
             except ck.KafkaException as error:
-                self._guard.call(delivered, failure_of(error.args[0]))
+                self._failed.append((token, failure_of(error.args[0])))
                 return
             else:
                 return
 
-    def _report(self, delivered: Delivered, error: ck.KafkaError | None, _message: ck.Message) -> None:
-        if error is not None and error.fatal():
+    def _report(self, token: object, error: ck.KafkaError | None, _message: ck.Message) -> None:
+        if error is None:
+            self._confirmed.append(token)
+        elif error.fatal():
             self._guard.keep(ClientFatalError(f"the producer failed: {error.name()}: {error.str()}"))
-            return
-        self._guard.call(delivered, None if error is None else failure_of(error))
+        else:
+            self._failed.append((token, failure_of(error)))
 
-    def poll(self, timeout: float) -> None:
+    def deliveries(self, timeout: float) -> Deliveries:
         """See ``ports.Producer``."""
-        self._client.poll(timeout)
+        if timeout > 0:
+            self._client.flush(timeout)
+        else:
+            self._client.poll(0)
         self._guard.check()
-
-    def flush(self, timeout: float) -> int:
-        """See ``ports.Producer``."""
-        left = self._client.flush(timeout)
-        self._guard.check()
-        return left
+        deliveries = Deliveries(self._confirmed, self._failed)
+        self._confirmed, self._failed = [], []
+        return deliveries
 
     def close(self) -> None:
         """See ``ports.Producer``."""

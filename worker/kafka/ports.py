@@ -1,13 +1,13 @@
 """The few calls the worker makes on Kafka. The confluent adapters and the fake broker both implement them.
 
 Every method is called from the poll thread only, and every callback runs on that thread, inside one of these calls.
-A callback may raise: the adapter keeps the first exception until the client's call has returned and raises it then,
+A callback may raise: the consumer's adapter keeps the first exception until the client's call has returned and raises it then,
 because an exception thrown through the client loses records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from worker.core.model import Headers, Partition, Record
@@ -24,7 +24,11 @@ class KafkaFailure(NamedTuple):
         return f"{self.code}: {self.message}"
 
 
-Delivered = Callable[[KafkaFailure | None], None]
+class Deliveries(NamedTuple):
+    """What became of produced records, named by the tokens they were produced with."""
+
+    confirmed: list[object]
+    failed: list[tuple[object, KafkaFailure]]
 
 
 class Listener(Protocol):
@@ -74,16 +78,14 @@ class Consumer(Protocol):
 class Producer(Protocol):
     """An idempotent producer that retries for ever; a failed delivery is final and means unknown."""
 
-    def produce(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, delivered: Delivered
-    ) -> None:
-        """Queue a record; ``delivered`` runs inside a later ``poll`` or ``flush``."""
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, token: object) -> None:
+        """Queue a record. What becomes of it is told under ``token`` by a later ``deliveries``, once."""
 
-    def poll(self, timeout: float) -> None:
-        """Serve delivery reports, waiting at most ``timeout`` seconds for the first."""
+    def deliveries(self, timeout: float) -> Deliveries:
+        """What is known by now. With a time-out: send what is queued, lingering no longer, and wait that long for it.
 
-    def flush(self, timeout: float) -> int:
-        """Send what is queued now, lingering no longer, and wait for it; returns how many are still under way."""
+        Raises ``ClientFatalError`` when the client cannot go on.
+        """
 
     def close(self) -> None:
         """Give up what is queued and free the client."""

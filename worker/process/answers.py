@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -27,6 +26,26 @@ AGAIN_SECONDS = 1.0  # after a failed delivery
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 
 log = structlog.get_logger("answers")
+
+
+class _Letter(NamedTuple):
+    """A dead letter under way; its answer follows when it is confirmed."""
+
+    outcome: Outcome
+    failure: Failure
+    letter: DeadLetter
+
+
+class _BadNews(NamedTuple):
+    """The answer to a request that went to the dead letters, under way."""
+
+    outcome: Outcome
+    failure: Failure
+    key: bytes | None
+
+
+# What is under way, and the token it is produced with. An Outcome stands for its own good answer.
+_Sending = Outcome | _Letter | _BadNews
 
 
 class Answers:
@@ -52,93 +71,108 @@ class Answers:
         self._settled = settled
         self._metrics = metrics
         self._tasklog = tasklog
-        self._again: list[tuple[float, int, Callable[[], None]]] = []
+        self._again: list[tuple[float, int, _Sending]] = []
         self._order = itertools.count()
 
     def ok(self, outcome: Outcome) -> None:
         """Answer with the handler's result; one that no record can hold goes to the dead letters."""
-        value = self._encoder.ok(outcome)
-        key = outcome.task.record.key
-        if size_of(key, value) > self._config.max_answer_bytes:
-            self.bury(outcome, self._oversized(len(value)))
-            return
         self._take(outcome)
-        self._produce_answer(outcome, "OK", key, value)
+        self._produce_ok(outcome)
 
     def bury(self, outcome: Outcome, failure: Failure) -> None:
         """Dead letter first; its answer when that is confirmed."""
         self._take(outcome)
         self._bury(outcome, failure)
 
-    def repeat(self, now: float) -> None:
-        """Produce again what is due."""
+    def serve(self, timeout: float, now: float) -> None:
+        """Take in what became of the records under way, waiting at most ``timeout`` seconds; repeat what is due."""
+        confirmed, failed = self._producer.deliveries(timeout)
+        if confirmed:
+            self._confirm(confirmed)
+        for sending, trouble in failed:
+            self._failed(sending, trouble, now)  # type: ignore[arg-type] - our own tokens come back
         while self._again and self._again[0][0] <= now:
-            heapq.heappop(self._again)[2]()
+            self._send(heapq.heappop(self._again)[2])
 
     def next_repeat(self) -> float:
-        """When the next one is due (infinity: none)."""
+        """When the next delivery is to be tried again (infinity: none)."""
         return self._again[0][0] if self._again else math.inf
-
-    def _oversized(self, size: int) -> Failure:
-        limit = self._config.max_answer_bytes
-        return Failure("OversizedResult", f"the answer has {size} bytes; {self._config.ack_topic} takes {limit}")
 
     def _take(self, outcome: Outcome) -> None:
         self.outstanding += 1
         outcome.task.lane.unconfirmed += 1
 
+    # -- sending
+
+    def _send(self, sending: _Sending) -> None:
+        if isinstance(sending, Outcome):
+            self._produce_ok(sending)
+        elif isinstance(sending, _Letter):
+            self._produce_letter(sending)
+        else:
+            self._produce_bad_news(sending)
+
+    def _produce_ok(self, outcome: Outcome) -> None:
+        value, key = self._encoder.ok(outcome), outcome.task.record.key
+        if size_of(key, value) > self._config.max_answer_bytes:
+            self._bury(outcome, self._oversized(len(value)))
+        else:
+            self._producer.produce(self._config.ack_topic, key, value, (), outcome)
+
+    def _oversized(self, size: int) -> Failure:
+        limit = self._config.max_answer_bytes
+        return Failure("OversizedResult", f"the answer has {size} bytes; {self._config.ack_topic} takes {limit}")
+
     def _bury(self, outcome: Outcome, failure: Failure) -> None:
         outcome.failure = failure
         outcome.result = b""
         letter = dead_letter(outcome.task, failure, self._config.max_dead_letter_bytes)
-        self._produce_letter(outcome, failure, letter)
+        self._produce_letter(_Letter(outcome, failure, letter))
 
-    def _produce_letter(self, outcome: Outcome, failure: Failure, letter: DeadLetter) -> None:
-        delivered = functools.partial(self._letter_delivered, outcome, failure, letter)
-        self._producer.produce(self._config.dead_letter_topic, letter.key, letter.value, letter.headers, delivered)
+    def _produce_letter(self, sending: _Letter) -> None:
+        self._producer.produce(self._config.dead_letter_topic, *sending.letter, sending)
 
-    def _letter_delivered(
-        self, outcome: Outcome, failure: Failure, letter: DeadLetter, trouble: KafkaFailure | None
-    ) -> None:
-        if trouble is None:
-            self._metrics.add("produced_total", label="dead_letter")
-            value = self._encoder.dead_lettered(outcome, failure)
-            self._produce_answer(outcome, "DEAD_LETTERED", outcome.task.record.key, value)
-        elif trouble.code == _TOO_LARGE and letter.value is not None:
-            self._produce_letter(outcome, failure, without_value(letter))
-        else:
-            self._later(trouble, functools.partial(self._produce_letter, outcome, failure, letter))
+    def _produce_bad_news(self, sending: _BadNews) -> None:
+        value = self._encoder.dead_lettered(sending.outcome, sending.failure)
+        self._producer.produce(self._config.ack_topic, sending.key, value, (), sending)
 
-    def _produce_answer(self, outcome: Outcome, name: str, key: bytes | None, value: bytes) -> None:
-        delivered = functools.partial(self._answer_delivered, outcome, name, key, value)
-        self._producer.produce(self._config.ack_topic, key, value, (), delivered)
+    # -- what became of it
 
-    def _answer_delivered(
-        self, outcome: Outcome, name: str, key: bytes | None, value: bytes, trouble: KafkaFailure | None
-    ) -> None:
-        if trouble is None:
-            self._confirmed(outcome, name)
-        elif trouble.code != _TOO_LARGE:
-            self._later(trouble, functools.partial(self._produce_answer, outcome, name, key, value))
-        elif name == "OK":  # the topic takes less than we were told at the start
-            self._bury(outcome, self._oversized(len(value)))
-        else:  # not even the bare bad news fits beside this key
-            bare = self._encoder.dead_lettered(outcome, Failure("OversizedAnswer", ""))
-            again = functools.partial(self._produce_answer, outcome, name, None, bare)
-            self._later(trouble, again) if key is None else again()
+    def _confirm(self, confirmed: list[object]) -> None:
+        now_ns = time.time_ns()
+        for sending in confirmed:
+            if isinstance(sending, Outcome):
+                self._finish(sending, "OK", now_ns)
+            elif isinstance(sending, _Letter):
+                self._metrics.add("dead_letters_total")
+                self._produce_bad_news(_BadNews(sending.outcome, sending.failure, sending.outcome.task.record.key))
+            elif isinstance(sending, _BadNews):
+                self._finish(sending.outcome, "DEAD_LETTERED", now_ns)
 
-    def _later(self, trouble: KafkaFailure, again: Callable[[], None]) -> None:
-        self._metrics.add("delivery_failures_total", label=trouble.code)
-        log.warning("delivery.failed", code=trouble.code, reason=trouble.message)
-        heapq.heappush(self._again, (time.monotonic() + AGAIN_SECONDS, next(self._order), again))
-
-    def _confirmed(self, outcome: Outcome, name: str) -> None:
+    def _finish(self, outcome: Outcome, name: str, now_ns: int) -> None:
         task = outcome.task
+        lane = task.lane
         self.outstanding -= 1
-        task.lane.unconfirmed -= 1
-        settle = max(0.0, (time.time_ns() - outcome.finished_ns) / 1e9) if outcome.finished_ns else 0.0
-        self._metrics.add("produced_total", label="answer")
+        lane.unconfirmed -= 1
+        settle = max(0.0, (now_ns - outcome.finished_ns) / 1e9) if outcome.finished_ns else 0.0
         self._metrics.add("tasks_total", label=name)
         self._metrics.observe("settle_seconds", settle)
-        self._settled(task.lane, task.record.offset)
-        self._tasklog.finished(outcome, name, settle)
+        self._settled(lane, task.record.offset)
+        self._tasklog.finished(outcome, name, settle, now_ns)
+
+    def _failed(self, sending: _Sending, trouble: KafkaFailure, now: float) -> None:
+        if trouble.code != _TOO_LARGE:
+            self._later(sending, trouble, now)
+        elif isinstance(sending, Outcome):  # the topic takes less than we were told at the start
+            self._bury(sending, self._oversized(len(sending.result)))
+        elif isinstance(sending, _Letter) and sending.letter.value is not None:
+            self._produce_letter(sending._replace(letter=without_value(sending.letter)))
+        elif isinstance(sending, _BadNews) and sending.key is not None:  # not even bad news fits beside this key
+            self._produce_bad_news(_BadNews(sending.outcome, Failure("OversizedAnswer", ""), None))
+        else:
+            self._later(sending, trouble, now)
+
+    def _later(self, sending: _Sending, trouble: KafkaFailure, now: float) -> None:
+        self._metrics.add("delivery_failures_total", label=trouble.code)
+        log.warning("delivery.failed", code=trouble.code, reason=trouble.message)
+        heapq.heappush(self._again, (now + AGAIN_SECONDS, next(self._order), sending))

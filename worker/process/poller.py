@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -114,10 +115,14 @@ class Poller:
         """One round of everything."""
         now = self._clock()
         self._stamp_and_obey(now)
-        self._work(now)
+        self._collect(now)
+        self._answers.serve(0, now)
         self._committer.tick(now)
-        if not self._fetch(now):
-            self._wait()
+        waited = self._fetch(now)
+        # Last: from here on the service thread has the interpreter, and this one only waits.
+        self._hand_over(self._clock())
+        if not waited:
+            self._wait(now)
 
     def _finished(self) -> bool:
         if not self.lifecycle.leaving:
@@ -178,36 +183,31 @@ class Poller:
 
     # -- work
 
-    def _work(self, now: float) -> None:
-        """Everything that needs no poll of the consumer: also done while a rebalance holds."""
-        self._collect(now)
-        self._hand_over(now)
-        self._producer.poll(0)
-        self._answers.repeat(now)
-
     def _collect(self, now: float) -> None:
         outcomes = self._mailbox.take()
         if not outcomes:
             return
         self._patience = QUICK_WAIT
         self._handed -= len(outcomes)
-        started, seconds = 0, 0.0
         for outcome in outcomes:
             self._judge(outcome, now)
-            if outcome.started_ns:
-                started += 1
-                seconds += outcome.run_seconds
-                self._metrics.observe("run_seconds", outcome.run_seconds)
-                self._metrics.add("task_cpu_seconds_total", outcome.cpu_seconds)
+        self._measure([outcome for outcome in outcomes if outcome.started_ns])
+
+    def _measure(self, started: list[Outcome]) -> None:
+        seconds = 0.0
+        for outcome in started:
+            seconds += outcome.run_seconds
+            self._metrics.observe("run_seconds", outcome.run_seconds)
+        for verdict, count in Counter([outcome.verdict for outcome in started]).items():
+            self._metrics.add("attempts_total", count, label=verdict.value)
         self._metrics.add("task_seconds_total", seconds)
-        self._pace.observe(started, seconds)
+        self._metrics.add("task_cpu_seconds_total", sum([outcome.cpu_seconds for outcome in started]))
+        self._pace.observe(len(started), seconds)
 
     def _judge(self, outcome: Outcome, now: float) -> None:
         """Decide what follows an outcome, and do it."""
         task = outcome.task
         lane = task.lane
-        if outcome.verdict is not Verdict.NOT_STARTED:
-            self._metrics.add("attempts_total", label=outcome.verdict.value)
         if not lane.open:
             lane.done()
             self._drop(outcome, "the lease has ended")
@@ -234,11 +234,15 @@ class Poller:
             self._tasklog.dropped(outcome, reason)
 
     def _hand_over(self, now: float) -> None:
-        """Keep the service supplied: a chunk that runs and one that waits."""
+        """Keep the service supplied: one task that runs and one that waits, or, of short ones, a chunk at a time.
+
+        Short tasks go in lockstep, chunk after chunk: two threads at once would only fight for the interpreter lock,
+        and every delivery report has to take it.
+        """
         if not self.lifecycle.may_start or self._answers.outstanding >= MAX_UNCONFIRMED:
             return
         chunk = self._pace.chunk()
-        while self._handed <= chunk:
+        while self._handed < (2 if chunk == 1 else 1):
             tasks = self.assignment.take(chunk, now)
             if not tasks:
                 return
@@ -268,9 +272,8 @@ class Poller:
         timeout = min(IDLE_WAIT, self._next_due(now)) if idle else 0.0
         records = self._consumer.poll(fetch.limit, timeout)
         if records:
-            self._metrics.add("records_total", self.assignment.admit(records))
-            self._metrics.add("record_bytes_total", sum([record.size for record in records]))
-            self._hand_over(self._clock())
+            self._metrics.add("records_total", len(records))
+            self._metrics.add("record_bytes_total", self.assignment.admit(records))
         return idle
 
     def _apply_pause(self, fetch: Fetch) -> None:
@@ -291,10 +294,10 @@ class Poller:
         due = min(self._answers.next_repeat(), self.assignment.next_ready() if self.lifecycle.may_start else now + 1)
         return max(0.001, due - now)
 
-    def _wait(self) -> None:
+    def _wait(self, now: float) -> None:
         if not self._handed and self._answers.outstanding:
             # Nothing will join these answers: send them now, without lingering.
-            self._producer.flush(QUICK_WAIT * 5)
+            self._answers.serve(QUICK_WAIT * 5, now)
         elif self._answers.outstanding:
             self._mailbox.wait(self._patience)
             self._patience = min(BUSY_WAIT, self._patience * 2)
@@ -318,9 +321,11 @@ class Poller:
             if not cancelled and (deadline.passed(now) or self.lifecycle.state is State.CANCELLING):
                 deadline, cancelled = Deadline.after(CANCEL_GRACE, now), True
                 self._cancel("revoked", lanes)
-            self._work(now)
+            self._collect(now)
+            self._answers.serve(0, now)
             self._committer.commit_now(self.assignment.lanes.values())
-            self._wait()
+            self._hand_over(now)
+            self._wait(now)
 
     def _publish(self) -> None:
         self._report.publish(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from worker.core.model import Outcome, Task, Verdict
 
 if TYPE_CHECKING:
+    from worker.handlers.runner import Runner
     from worker.process.mailbox import Mailbox
 
-RING_SECONDS = 0.005  # while short tasks stream, wake the poll thread no more often than this
+RING_SECONDS = 0.03  # a chunk that lasts longer than it was thought to wakes the poll thread before its end
 
 
 class Service:
@@ -23,9 +24,9 @@ class Service:
     come back as NOT_STARTED.
     """
 
-    def __init__(self, run: Callable[[Task], Outcome], mailbox: Mailbox) -> None:
+    def __init__(self, runner: Runner, mailbox: Mailbox) -> None:
         self.closed = False  # set by the poll thread: nothing more may start
-        self._run = run
+        self._runner = runner
         self._mailbox = mailbox
         self._chunks: queue.SimpleQueue[Sequence[Task]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="service", daemon=True)
@@ -44,13 +45,15 @@ class Service:
         self._chunks.put(tasks)
 
     def _serve(self) -> None:
-        rung = 0.0
         while True:
-            for task in self._chunks.get():
+            tasks = self._chunks.get()
+            rung = time.monotonic()
+            self._runner.begin()
+            for task in tasks:
                 if self.closed or task.lane.stalled:
                     self._mailbox.post(Outcome(task, Verdict.NOT_STARTED))
                     continue
-                outcome = self._run(task)
+                outcome = self._runner.run(task)
                 if outcome.verdict is not Verdict.OK:
                     task.lane.stalled = True  # before the next task looks: none may overtake this one
                 self._mailbox.post(outcome)

@@ -24,11 +24,10 @@ class TaskLog:
         self._successes = Sampler(LINES_PER_SECOND)
         self._others = Sampler(LINES_PER_SECOND)
 
-    def finished(self, outcome: Outcome, name: str, settle: float) -> None:
+    def finished(self, outcome: Outcome, name: str, settle: float, now_ns: int) -> None:
         """The answer ``name`` (the contract's outcome) was confirmed ``settle`` seconds after the attempt ended."""
         sampler = self._successes if name == "OK" else self._others
-        now = time.time()
-        if not sampler.allow(now):
+        if not sampler.allow(now_ns // 1_000_000_000):
             return
         suppressed = sampler.taken()
         if suppressed:
@@ -37,7 +36,7 @@ class TaskLog:
 
     def retrying(self, outcome: Outcome, after: float) -> None:
         """The attempt failed; another follows."""
-        if self._others.allow(time.time()):
+        if self._others.allow(int(time.time())):
             log.warning("task.retrying", **_fields(outcome), after=round(after, 3))
 
     @staticmethod

@@ -30,7 +30,7 @@ def build(config: ProcessConfig, cell: Cell) -> Poller:
         producer=ConfluentProducer(config.producer_properties),
         encoder=AnswerEncoder(config.name),
         runner=runner,
-        service=Service(runner.run, mailbox),
+        service=Service(runner, mailbox),
         mailbox=mailbox,
         cell=cell,
         metrics=Metrics(),

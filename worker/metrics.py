@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from worker.vocabulary import BUCKETS
@@ -29,13 +30,14 @@ class Metrics:
         """Set a gauge."""
         self._gauges[name] = value
 
-    def observe(self, name: str, seconds: float) -> None:
-        """Add one observation to a histogram: counts per bucket (the last is infinity), then the sum."""
+    def observe(self, name: str, observations: Sequence[float]) -> None:
+        """Add observations (seconds) to a histogram: counts per bucket (the last is infinity), then the sum."""
         row = self._histograms.get(name)
         if row is None:
             row = self._histograms[name] = [0.0] * (len(BUCKETS) + 2)
-        row[bisect.bisect_left(BUCKETS, seconds)] += 1
-        row[-1] += seconds
+        for seconds in observations:
+            row[bisect.bisect_left(BUCKETS, seconds)] += 1
+        row[-1] += sum(observations)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything, as JSON-ready values: ``counters`` (a number, or a number per label), ``gauges``, ``histograms``."""

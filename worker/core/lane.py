@@ -21,11 +21,11 @@ class Lane:
 
     __slots__ = (
         "_back",
-        "_ledger",
         "committed",
         "handed",
         "lease",
         "leaving",
+        "ledger",
         "open",
         "partition",
         "paused",
@@ -50,11 +50,11 @@ class Lane:
         self.ready_at = 0.0  # the head of the queue waits until then for its next attempt
         self.committed: int | None = None  # the last offset whose commit was sent
         self._back: list[Task] = []
-        self._ledger = Ledger()
+        self.ledger = Ledger()
 
     def admit(self, record: Record) -> int:
         """Queue a record; returns its bytes."""
-        self._ledger.admit(record.offset)
+        self.ledger.admit(record.offset)
         task = Task(record, self)
         self.queue.append(task)
         self.queued_bytes += task.size
@@ -98,25 +98,21 @@ class Lane:
             self.queued_bytes += task.size
         self._back.clear()
 
-    def settle(self, offset: int) -> bool:
-        """The answer to ``offset`` is confirmed; True if there is something new to commit."""
-        return self._ledger.settle(offset)
-
     @property
     def watermark(self) -> int | None:
         """The offset to commit, if any: everything admitted below it is answered."""
-        return self._ledger.watermark
+        return self.ledger.watermark
 
     @property
     def uncommitted(self) -> int | None:
         """The watermark, if it was not sent to the broker yet."""
-        watermark = self._ledger.watermark
+        watermark = self.ledger.watermark
         return watermark if watermark != self.committed else None
 
     @property
     def unsettled(self) -> int:
         """Admitted records without a confirmed answer."""
-        return self._ledger.unsettled
+        return self.ledger.unsettled
 
     @property
     def busy(self) -> bool:

@@ -81,3 +81,7 @@ class Outcome:
     finished_ns: int = 0
     run_seconds: float = 0.0
     cpu_seconds: float = 0.0
+
+    def age(self, now_ns: int) -> float:
+        """Seconds since the attempt ended; 0 if it was not even started."""
+        return max(0.0, (now_ns - self.finished_ns) / 1e9) if self.finished_ns else 0.0

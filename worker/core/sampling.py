@@ -14,16 +14,15 @@ class Sampler:
         self._second = 0
         self.suppressed = 0  # since ``taken`` last
 
-    def allow(self, second: int) -> bool:
-        """Whether a line may be written in this second."""
+    def allow(self, lines: int, second: int) -> int:
+        """How many of these lines may be written in this second; the others are counted as left out."""
         if second != self._second:
             self._second = second
             self._left = self._limit
-        if self._left:
-            self._left -= 1
-            return True
-        self.suppressed += 1
-        return False
+        allowed = min(lines, self._left)
+        self._left -= allowed
+        self.suppressed += lines - allowed
+        return allowed
 
     def taken(self) -> int:
         """How many were left out since the last call."""

@@ -64,8 +64,10 @@ class Answers:
         metrics: Metrics,
         tasklog: TaskLog,
     ) -> None:
-        self.outstanding = 0
+        self.outstanding = 0  # requests whose answer is under way
+        self.outstanding_bytes = 0  # what they hold in memory
         self._config = config
+        self._ack_topic, self._max_answer_bytes = config.ack_topic, config.max_answer_bytes
         self._producer = producer
         self._encoder = encoder
         self._settled = settled
@@ -99,8 +101,10 @@ class Answers:
         return self._again[0][0] if self._again else math.inf
 
     def _take(self, outcome: Outcome) -> None:
+        task = outcome.task
         self.outstanding += 1
-        outcome.task.lane.unconfirmed += 1
+        self.outstanding_bytes += task.size + len(outcome.result)
+        task.lane.unconfirmed += 1
 
     # -- sending
 
@@ -114,16 +118,17 @@ class Answers:
 
     def _produce_ok(self, outcome: Outcome) -> None:
         value, key = self._encoder.ok(outcome), outcome.task.record.key
-        if size_of(key, value) > self._config.max_answer_bytes:
+        if size_of(key, value) > self._max_answer_bytes:
             self._bury(outcome, self._oversized(len(value)))
         else:
-            self._producer.produce(self._config.ack_topic, key, value, (), outcome)
+            self._producer.produce(self._ack_topic, key, value, (), outcome)
 
     def _oversized(self, size: int) -> Failure:
-        limit = self._config.max_answer_bytes
-        return Failure("OversizedResult", f"the answer has {size} bytes; {self._config.ack_topic} takes {limit}")
+        message = f"the answer has {size} bytes; {self._ack_topic} takes {self._max_answer_bytes}"
+        return Failure("OversizedResult", message)
 
     def _bury(self, outcome: Outcome, failure: Failure) -> None:
+        self.outstanding_bytes -= len(outcome.result)
         outcome.failure = failure
         outcome.result = b""
         letter = dead_letter(outcome.task, failure, self._config.max_dead_letter_bytes)
@@ -134,31 +139,39 @@ class Answers:
 
     def _produce_bad_news(self, sending: _BadNews) -> None:
         value = self._encoder.dead_lettered(sending.outcome, sending.failure)
-        self._producer.produce(self._config.ack_topic, sending.key, value, (), sending)
+        self._producer.produce(self._ack_topic, sending.key, value, (), sending)
 
     # -- what became of it
 
     def _confirm(self, confirmed: list[object]) -> None:
-        now_ns = time.time_ns()
+        good: list[Outcome] = []
+        bad: list[Outcome] = []
         for sending in confirmed:
             if isinstance(sending, Outcome):
-                self._finish(sending, "OK", now_ns)
+                good.append(sending)
+            elif isinstance(sending, _BadNews):
+                bad.append(sending.outcome)
             elif isinstance(sending, _Letter):
                 self._metrics.add("dead_letters_total")
                 self._produce_bad_news(_BadNews(sending.outcome, sending.failure, sending.outcome.task.record.key))
-            elif isinstance(sending, _BadNews):
-                self._finish(sending.outcome, "DEAD_LETTERED", now_ns)
+        self._finish(good, "OK")
+        self._finish(bad, "DEAD_LETTERED")
 
-    def _finish(self, outcome: Outcome, name: str, now_ns: int) -> None:
-        task = outcome.task
-        lane = task.lane
-        self.outstanding -= 1
-        lane.unconfirmed -= 1
-        settle = max(0.0, (now_ns - outcome.finished_ns) / 1e9) if outcome.finished_ns else 0.0
-        self._metrics.add("tasks_total", label=name)
-        self._metrics.observe("settle_seconds", settle)
-        self._settled(lane, task.record.offset)
-        self._tasklog.finished(outcome, name, settle, now_ns)
+    def _finish(self, outcomes: list[Outcome], name: str) -> None:
+        """These answers are confirmed: settle their requests."""
+        if not outcomes:
+            return
+        now_ns = time.time_ns()
+        for outcome in outcomes:
+            task = outcome.task
+            lane = task.lane
+            lane.unconfirmed -= 1
+            self.outstanding_bytes -= task.size + len(outcome.result)
+            self._settled(lane, task.record.offset)
+        self.outstanding -= len(outcomes)
+        self._metrics.add("tasks_total", len(outcomes), label=name)
+        self._metrics.observe("settle_seconds", [outcome.age(now_ns) for outcome in outcomes])
+        self._tasklog.finished(outcomes, name, now_ns)
 
     def _failed(self, sending: _Sending, trouble: KafkaFailure, now: float) -> None:
         if trouble.code != _TOO_LARGE:

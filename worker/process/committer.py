@@ -36,7 +36,7 @@ class Committer:
         """The answer to ``offset`` is confirmed. After the end of its lease that is only counted."""
         if not lane.open:
             self._metrics.add("dropped_total")
-        elif lane.settle(offset):
+        elif lane.ledger.settle(offset):
             self._dirty.add(lane)
 
     def tick(self, now: float) -> None:

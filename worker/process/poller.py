@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 IDLE_WAIT = 0.1  # seconds in the client's poll while there is nothing to do
 BUSY_WAIT = 0.05  # seconds between turns while a task runs
 QUICK_WAIT = 0.002  # the first of the growing waits for a delivery beside a running task
-MAX_UNCONFIRMED = 10_000  # answers under way: more would only fill memory while the broker is away
+# Answers under way: more would only fill memory while the broker is away.
+MAX_UNCONFIRMED = 10_000
+MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
 CANCEL_GRACE = 5.0  # seconds a cancelled task has to return
 SETTLE_LIMIT = 60.0  # seconds for the last answers and commits when leaving
 
@@ -194,15 +196,13 @@ class Poller:
         self._measure([outcome for outcome in outcomes if outcome.started_ns])
 
     def _measure(self, started: list[Outcome]) -> None:
-        seconds = 0.0
-        for outcome in started:
-            seconds += outcome.run_seconds
-            self._metrics.observe("run_seconds", outcome.run_seconds)
+        run_seconds = [outcome.run_seconds for outcome in started]
+        self._metrics.observe("run_seconds", run_seconds)
         for verdict, count in Counter([outcome.verdict for outcome in started]).items():
             self._metrics.add("attempts_total", count, label=verdict.value)
-        self._metrics.add("task_seconds_total", seconds)
+        self._metrics.add("task_seconds_total", sum(run_seconds))
         self._metrics.add("task_cpu_seconds_total", sum([outcome.cpu_seconds for outcome in started]))
-        self._pace.observe(len(started), seconds)
+        self._pace.observe(len(started), sum(run_seconds))
 
     def _judge(self, outcome: Outcome, now: float) -> None:
         """Decide what follows an outcome, and do it."""
@@ -239,7 +239,10 @@ class Poller:
         Short tasks go in lockstep, chunk after chunk: two threads at once would only fight for the interpreter lock,
         and every delivery report has to take it.
         """
-        if not self.lifecycle.may_start or self._answers.outstanding >= MAX_UNCONFIRMED:
+        answers = self._answers
+        if answers.outstanding >= MAX_UNCONFIRMED or answers.outstanding_bytes >= MAX_UNCONFIRMED_BYTES:
+            return
+        if not self.lifecycle.may_start:
             return
         chunk = self._pace.chunk()
         while self._handed < (2 if chunk == 1 else 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,19 +25,19 @@ class TaskLog:
         self._successes = Sampler(LINES_PER_SECOND)
         self._others = Sampler(LINES_PER_SECOND)
 
-    def finished(self, outcome: Outcome, name: str, settle: float, now_ns: int) -> None:
-        """The answer ``name`` (the contract's outcome) was confirmed ``settle`` seconds after the attempt ended."""
+    def finished(self, outcomes: Sequence[Outcome], name: str, now_ns: int) -> None:
+        """Answers with the outcome ``name`` (the contract's) were confirmed just now."""
         sampler = self._successes if name == "OK" else self._others
-        if not sampler.allow(now_ns // 1_000_000_000):
-            return
-        suppressed = sampler.taken()
+        allowed = sampler.allow(len(outcomes), now_ns // 1_000_000_000)
+        suppressed = sampler.taken() if allowed else 0
         if suppressed:
             log.info("task.suppressed", count=suppressed)
-        log.info("task.finished", **_fields(outcome), outcome=name, settle=round(settle, 6))
+        for outcome in outcomes[:allowed]:
+            log.info("task.finished", **_fields(outcome), outcome=name, settle=round(outcome.age(now_ns), 6))
 
     def retrying(self, outcome: Outcome, after: float) -> None:
         """The attempt failed; another follows."""
-        if self._others.allow(int(time.time())):
+        if self._others.allow(1, int(time.time())):
             log.warning("task.retrying", **_fields(outcome), after=round(after, 3))
 
     @staticmethod

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from worker.vocabulary import BUCKETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Metrics:
@@ -40,7 +42,7 @@ class Metrics:
         row[-1] += sum(observations)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything, as JSON-ready values: ``counters`` (a number, or a number per label), ``gauges``, ``histograms``."""
+        """All of it, JSON-ready: ``counters`` (a number, or a number per label), ``gauges``, ``histograms``."""
         return {
             "counters": {**self._counters, **{name: dict(row) for name, row in self._labelled.items()}},
             "gauges": dict(self._gauges),

@@ -1,4 +1,4 @@
-"""When to commit: at once when acks are rare, at most every few milliseconds when they stream, and now and then anyway."""
+"""When to commit: at once when acks are rare, every few milliseconds when they stream, and now and then anyway."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Ledger:
         self._open.append(offset)
 
     def settle(self, offset: int) -> bool:
-        """Mark an admitted offset as answered; True if the watermark moved. Twice, or unadmitted, raises LedgerError."""
+        """Mark an admitted offset as answered; True if the watermark moved. Any other offset raises LedgerError."""
         head = self._open[0] if self._open else None
         if head is None or offset < head or offset > self._last or offset in self._ahead:
             message = f"offset {offset} is not open (first open {head}, last admitted {self._last})"

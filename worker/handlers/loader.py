@@ -33,7 +33,7 @@ def load(reference: str, kwargs: dict[str, Any]) -> Handler:
     return function
 
 
-def _import(module_name: str, reference: str) -> Any:  # noqa: ANN401 - a module, or whatever stands for one
+def _import(module_name: str, reference: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except BaseException as error:
@@ -59,7 +59,7 @@ def _describe(error: BaseException) -> str:
 _OWN_FILES = (Path(__file__), Path(importlib.__file__ or ""))
 
 
-def _find(module: Any, attribute: str, reference: str) -> Handler:  # noqa: ANN401 - see _import
+def _find(module: Any, attribute: str, reference: str) -> Handler:
     target = module
     for name in attribute.split("."):
         if not hasattr(target, name):

@@ -78,7 +78,7 @@ class Runner:
         self._current = None
         if context.cancelled.reason in ("revoked", "drain"):
             outcome.verdict = Verdict.DROPPED
-            outcome.failure = Failure("Cancelled", context.cancelled.reason or "")
+            outcome.failure = Failure("Cancelled", context.cancelled.reason)
         return outcome
 
 

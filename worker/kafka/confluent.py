@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import confluent_kafka as ck
 import structlog
@@ -17,6 +16,9 @@ import structlog
 from worker.core.model import Headers, Partition, Record
 from worker.errors import ClientFatalError
 from worker.kafka.ports import Deliveries, KafkaFailure, Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 log = structlog.get_logger("kafka")
 _UNSUPPORTED = (ck.KafkaError.UNSUPPORTED_VERSION, ck.KafkaError._UNSUPPORTED_FEATURE)  # noqa: SLF001 - so named
@@ -57,7 +59,7 @@ def _client_error(guard: _Guard, error: ck.KafkaError) -> None:
         log.warning("client.error", code=error.name(), reason=error.str())
 
 
-def _with_callbacks(properties: Mapping[str, Any], guard: _Guard, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def _with_callbacks(properties: Mapping[str, Any], guard: _Guard, **more: Any) -> dict[str, Any]:
     return {
         **properties,
         **more,
@@ -79,9 +81,7 @@ class ConfluentConsumer:
         self._client = self._make()
 
     def _make(self) -> ck.Consumer:
-        return ck.Consumer(
-            _with_callbacks(self._properties[self.protocol], self._guard, on_commit=self._on_commit)
-        )
+        return ck.Consumer(_with_callbacks(self._properties[self.protocol], self._guard, on_commit=self._on_commit))
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """See ``ports.Consumer``."""
@@ -111,18 +111,18 @@ class ConfluentConsumer:
             if error is not None:
                 self._message_error(error)
                 continue
-            place = (message.topic(), message.partition())
-            partition = partitions.get(place)  # type: ignore[arg-type] - a record that is no error has both
+            # A record that is no error has all of these; the types say "or None" for errors' sake.
+            place = cast("tuple[str, int]", (message.topic(), message.partition()))
+            partition = partitions.get(place)
             if partition is None:
-                partition = partitions[place] = Partition(*place)  # type: ignore[index, arg-type] - as above
-            headers = message.headers()
+                partition = partitions[place] = Partition(*place)
             records.append(
                 Record(
                     partition,
-                    message.offset(),  # type: ignore[arg-type] - as above
-                    message.key(),  # type: ignore[arg-type] - bytes: no deserializer is set
-                    message.value(),  # type: ignore[arg-type] - as above
-                    tuple(headers) if headers else (),  # type: ignore[arg-type] - pairs, as the consumer gives them
+                    cast("int", message.offset()),
+                    message.key(),
+                    message.value(),
+                    tuple(cast("list[tuple[str, bytes | None]]", message.headers() or ())),
                     message.timestamp()[1],
                 )
             )

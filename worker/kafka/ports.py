@@ -1,16 +1,18 @@
 """The few calls the worker makes on Kafka. The confluent adapters and the fake broker both implement them.
 
 Every method is called from the poll thread only, and every callback runs on that thread, inside one of these calls.
-A callback may raise: the consumer's adapter keeps the first exception until the client's call has returned and raises it then,
-because an exception thrown through the client loses records.
+A callback may raise: the consumer's adapter keeps the first exception until the client's call has returned and raises
+it then, because an exception thrown through the client loses records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from worker.core.model import Headers, Partition, Record
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from worker.core.model import Headers, Partition, Record
 
 
 class KafkaFailure(NamedTuple):

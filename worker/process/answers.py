@@ -6,8 +6,7 @@ import heapq
 import itertools
 import math
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
@@ -15,6 +14,8 @@ from worker.core.model import Failure, Outcome
 from worker.process.letters import DeadLetter, dead_letter, size_of, without_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.codec import AnswerEncoder
     from worker.core.lane import Lane
     from worker.kafka.ports import KafkaFailure, Producer
@@ -92,7 +93,7 @@ class Answers:
         if confirmed:
             self._confirm(confirmed)
         for sending, trouble in failed:
-            self._failed(sending, trouble, now)  # type: ignore[arg-type] - our own tokens come back
+            self._failed(cast("_Sending", sending), trouble, now)
         while self._again and self._again[0][0] <= now:
             self._send(heapq.heappop(self._again)[2])
 

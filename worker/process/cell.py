@@ -43,7 +43,7 @@ class Stamp(NamedTuple):
 class Cell:
     """One process's cell over a buffer of ``SIZE`` bytes that both sides map."""
 
-    def __init__(self, buffer: Any) -> None:  # noqa: ANN401 - a ctypes array or a bytearray; there is no common type
+    def __init__(self, buffer: Any) -> None:
         self._view = memoryview(buffer).cast("B")
         self._turns = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -10,6 +9,8 @@ import structlog
 from worker.core.commits import CommitPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from worker.core.assignment import Assignment
     from worker.core.lane import Lane
     from worker.core.model import Partition
@@ -20,7 +21,7 @@ log = structlog.get_logger("committer")
 
 
 class Committer:
-    """Turns settled offsets into commits: asynchronous while polling, synchronous while a rebalance holds. Poll thread."""
+    """Turns settled offsets into commits, asynchronous while polling, synchronous inside a rebalance. Poll thread."""
 
     def __init__(
         self, consumer: Consumer, assignment: Assignment, metrics: Metrics, clock: Callable[[], float]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def run(config: ProcessConfig, buffer: Any, parent: int) -> NoReturn:  # noqa: ANN401 - a ctypes array, see Cell
+def run(config: ProcessConfig, buffer: Any, parent: int) -> NoReturn:
     """Be a worker process until told to leave; never returns. ``buffer`` is the shared memory of its cell."""
     die_with_parent(parent)
     # A group of its own: a Ctrl-C on the terminal is the supervisor's business, and what the handler starts can be

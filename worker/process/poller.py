@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -32,6 +31,8 @@ from worker.process.rebalance import Rebalance
 from worker.process.report import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
     from worker.codec import AnswerEncoder
     from worker.core.lane import Lane
     from worker.core.model import Failure, Outcome
@@ -172,11 +173,11 @@ class Poller:
         self._service.closed = True
         if self.lifecycle.to(State.CANCELLING):
             self._limit = Deadline.after(CANCEL_GRACE, now)
-            self._cancel("drain", self.assignment.lanes.values())
+            self._cancel("drain", list(self.assignment.lanes.values()))
 
-    def _cancel(self, reason: Reason, lanes: Sequence[Lane] | object) -> None:
+    def _cancel(self, reason: Reason, lanes: Collection[Lane]) -> None:
         running = self._runner.running
-        if running is not None and running[0].lane in lanes:  # type: ignore[operator] - any collection of lanes
+        if running is not None and running[0].lane in lanes:
             log.warning("task.cancelling", reason=reason, partition=str(running[0].lane.partition))
             self._runner.cancel(reason, running[0])
 
@@ -220,7 +221,6 @@ class Poller:
             lane.done()
             self._answers.bury(outcome, _failure_of(outcome))
         elif isinstance(step, Again):
-            task.failure = outcome.failure
             lane.put_back(task, now + step.after)
             self._tasklog.retrying(outcome, step.after)
         else:
@@ -255,7 +255,7 @@ class Poller:
     # -- fetching and waiting
 
     def _fetch(self, now: float) -> bool:
-        """Take records if there is room, waiting for them if there is nothing else to do. False: a wait is still due."""
+        """Take records if there is room, waiting if there is nothing else to do. False: a wait is still due."""
         idle = not self._handed and not self._answers.outstanding
         running = self._runner.running
         if running is not None:
@@ -311,6 +311,9 @@ class Poller:
 
     def _hold(self, lanes: Sequence[Lane]) -> None:
         """Go on with everything but polling until nothing of ``lanes`` is under way, or their time is up."""
+        for task in self._service.recall(lanes):
+            self._handed -= 1
+            task.lane.put_back(task)
         if not any(lane.busy for lane in lanes):
             return
         limit = self._hold_limit()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from worker.core.assignment import Assignment
     from worker.core.lane import Lane
     from worker.core.model import Partition
@@ -70,4 +71,4 @@ class Rebalance:
 
     def _note(self, kind: str, partitions: Sequence[Partition]) -> None:
         self._metrics.add("rebalances_total", label=kind)
-        log.info(f"partitions.{kind}", partitions=[str(partition) for partition in partitions])
+        log.info("partitions." + kind, partitions=[str(partition) for partition in partitions])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -11,6 +10,8 @@ import structlog
 from worker.core.sampling import Sampler
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from worker.core.model import Outcome
 
 LINES_PER_SECOND = 50  # of successes, and as many again of everything else, so that failures are not drowned

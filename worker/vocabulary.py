@@ -53,6 +53,8 @@ BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800
 
 Event = Literal[
     # supervisor
+    "settings.warning",
+    "preflight.waiting",
     "supervisor.started",
     "supervisor.signal",
     "supervisor.draining",
@@ -89,17 +91,19 @@ Event = Literal[
 ]
 
 EVENTS: dict[Event, str] = {
+    "settings.warning": "A setting or topic will not do what it seems to. Field: reason.",
+    "preflight.waiting": "The start waits for the broker or a topic. Field: reason.",
     "supervisor.started": "The supervisor runs. Fields: processes, group, topics.",
     "supervisor.signal": "A signal came. Field: signal.",
     "supervisor.draining": "No new task starts from now on; running ones finish.",
     "supervisor.cancelling": "Running tasks are cancelled: a second signal, or the drain took too long.",
     "supervisor.stopped": "Every process has ended. Field: exit_code.",
     "process.started": "A worker process was started. Fields: slot, pid.",
-    "process.ended": "A worker process ended. Fields: slot, pid, ending (exit code's name, signal, out_of_memory, stuck).",
+    "process.ended": "A worker process ended. Fields: slot, pid, ending (exit code, signal, out_of_memory, stuck).",
     "process.restarting": "It will be started again. Fields: slot, after (seconds).",
     "process.crash_loop": "Processes end too often to go on. Field: reason.",
     "process.slow": "The poll loop does not turn, but the process uses CPU: working. Fields: slot, seconds.",
-    "process.stuck": "The poll loop does not turn and no CPU is used: it will be killed. Fields: slot, seconds.",
+    "process.stuck": "The poll loop does not turn, no CPU is used: it will be killed. Fields: slot, seconds.",
     "process.killed": "A stuck process, or one that outlasted its deadline, was killed. Fields: slot, pid.",
     "stranger.reaped": "An orphan that PID 1 inherited was reaped. Fields: pid, status.",
     "http.listening": "The operations endpoints are up. Field: port.",

@@ -16,11 +16,11 @@ class Ledger:
     The watermark is the offset to commit: everything admitted below it is settled. It never goes back.
     """
 
-    __slots__ = ("_ahead", "_last", "_open", "watermark")
+    __slots__ = ("_last", "_open", "_unsettled", "watermark")
 
     def __init__(self) -> None:
         self._open: deque[int] = deque()  # admitted and below no settled prefix, in order
-        self._ahead: set[int] = set()  # settled, with something unsettled below
+        self._unsettled: set[int] = set()  # those of them without an answer
         self._last = -1
         self.watermark: int | None = None
 
@@ -31,25 +31,22 @@ class Ledger:
             raise LedgerError(message)
         self._last = offset
         self._open.append(offset)
+        self._unsettled.add(offset)
 
     def settle(self, offset: int) -> bool:
         """Mark an admitted offset as answered; True if the watermark moved. Any other offset raises LedgerError."""
-        head = self._open[0] if self._open else None
-        if head is None or offset < head or offset > self._last or offset in self._ahead:
-            message = f"offset {offset} is not open (first open {head}, last admitted {self._last})"
+        unsettled, waiting = self._unsettled, self._open
+        if offset not in unsettled:
+            message = f"offset {offset} is not open (last admitted {self._last})"
             raise LedgerError(message)
-        if offset != head:
-            self._ahead.add(offset)
+        unsettled.remove(offset)
+        if offset != waiting[0]:
             return False
-        self._open.popleft()
-        self.watermark = offset + 1
-        while self._ahead and self._open and self._open[0] in self._ahead:
-            settled = self._open.popleft()
-            self._ahead.discard(settled)
-            self.watermark = settled + 1
+        while waiting and waiting[0] not in unsettled:
+            self.watermark = waiting.popleft() + 1
         return True
 
     @property
     def unsettled(self) -> int:
         """How many admitted offsets have no answer yet."""
-        return len(self._open) - len(self._ahead)
+        return len(self._unsettled)

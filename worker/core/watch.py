@@ -16,7 +16,7 @@ class Limits(NamedTuple):
     """Seconds without a turn and without CPU until a process counts as stuck."""
 
     boot: float = 300.0  # before the first turn: a handler's import may fetch a model over a slow network
-    turn: float = 120.0  # after it; the client was seen to sit in one call for 75 s while a broker was away
+    turn: float = 60.0  # after it
 
 
 class Ok(NamedTuple):

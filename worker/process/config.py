@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -17,11 +17,11 @@ class ProcessConfig:
     ack_topic: str
     dead_letter_topic: str
     # By group protocol (``consumer``, ``classic``) in order of preference; one entry when the protocol is fixed.
-    consumer_properties: dict[str, dict[str, Any]]  # for librdkafka, secrets included: never log these
+    consumer_properties: dict[str, dict[str, Any]] = field(repr=False)  # for librdkafka; these three hold secrets
     revoke_hold: dict[str, float]
-    producer_properties: dict[str, Any]
+    producer_properties: dict[str, Any] = field(repr=False)
     handler: str
-    handler_kwargs: dict[str, Any]
+    handler_kwargs: dict[str, Any] = field(repr=False)
     guarantee: str
     ordering: str
     max_attempts: int

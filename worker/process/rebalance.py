@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from worker.kafka.ports import KafkaFailure
     from worker.metrics import Metrics
     from worker.process.committer import Committer
+    from worker.vocabulary import Event
 
 log = structlog.get_logger("rebalance")
 
@@ -42,12 +43,12 @@ class Rebalance:
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """A new lease for each."""
-        self._note("assigned", partitions)
+        self._note("partitions.assigned", partitions)
         self._assignment.assign(partitions)
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Let go of what has not started, hold for what runs, commit, and end the leases."""
-        self._note("revoked", partitions)
+        self._note("partitions.revoked", partitions)
         lanes = self._lanes(partitions)
         for lane in lanes:
             lane.leave()
@@ -57,7 +58,7 @@ class Rebalance:
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         """End the leases at once: the partitions may already run elsewhere."""
-        self._note("lost", partitions)
+        self._note("partitions.lost", partitions)
         for lane in self._lanes(partitions):
             self._abandon(lane)
         self._assignment.close(partitions)
@@ -69,6 +70,6 @@ class Rebalance:
     def _lanes(self, partitions: Sequence[Partition]) -> list[Lane]:
         return [self._assignment.lanes[p] for p in partitions if p in self._assignment.lanes]
 
-    def _note(self, kind: str, partitions: Sequence[Partition]) -> None:
-        self._metrics.add("rebalances_total", label=kind)
-        log.info("partitions." + kind, partitions=[str(partition) for partition in partitions])
+    def _note(self, event: Event, partitions: Sequence[Partition]) -> None:
+        self._metrics.add("rebalances_total", label=event.removeprefix("partitions."))
+        log.info(event, partitions=[str(partition) for partition in partitions])

@@ -1,0 +1,85 @@
+"""What every workload is given: the broker, fresh places to work in, and how much there is to do."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.figures import Sample
+from benchmarks.traffic import Place, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from benchmarks.broker import Broker
+    from benchmarks.programs import Program
+
+_SAMPLE_SECONDS = 0.05
+
+
+class Scale(NamedTuple):
+    """How much each workload does."""
+
+    repetitions: int
+    empty_tasks: int
+    simple_seconds: float  # of the simple design, which would take hours for the same number
+    spin_seconds: float  # of tasks for each process, in each of the three sizes
+    round_trips: int  # in each repetition
+    backlog: int
+    backlog_seconds: float  # to look at the memory
+    starts: int
+
+
+QUICK = Scale(2, 300_000, 5, 4, 250, 1_000_000, 5, 2)
+FULL = Scale(5, 600_000, 15, 10, 500, 1_000_000, 20, 5)
+
+
+class Bench:
+    """The broker, the scale, and names that nobody has used before. ``say`` shows a line of progress."""
+
+    def __init__(self, broker: Broker, scale: Scale, say: Callable[[str], None]) -> None:
+        self.broker = broker
+        self.scale = scale
+        self.say = say
+        self._numbers = itertools.count(1)
+        self._filled: dict[tuple[str, int], str] = {}
+
+    def topic(self, kind: str) -> str:
+        """A new, empty topic."""
+        name = f"{kind}-{next(self._numbers)}"
+        self.broker.create(name)
+        return name
+
+    def place(self, request_topic: str | None = None) -> Place:
+        """A new group and a new ack topic, and a new request topic unless one is given."""
+        group = f"group-{next(self._numbers)}"
+        return Place(self.broker.address, request_topic or self.topic("requests"), self.topic("answers"), group)
+
+    def requests(self, payload: str, count: int) -> str:
+        """A topic with so many equal requests; the same again when asked again, since nothing is taken out."""
+        if (payload, count) not in self._filled:
+            topic = self._filled[payload, count] = self.topic("requests")
+            begin = time.perf_counter()
+            self.fill(topic, itertools.repeat(payload, count))
+            self.say(f"{count:,} requests produced in {time.perf_counter() - begin:.1f} s")
+        return self._filled[payload, count]
+
+    def fill(self, topic: str, payloads: Iterable[str]) -> None:
+        """Produce requests."""
+        fill(self.broker.address, topic, payloads)
+
+    def watch(self, program: Program, place: Place, total: int, seconds: float) -> list[Sample]:
+        """Look at a running program until ``total`` requests are settled (answered and committed) or time is up."""
+        deadline = time.monotonic() + seconds
+        samples = [Sample(time.perf_counter(), 0)]
+        while samples[-1].answers < total and time.monotonic() < deadline:
+            time.sleep(_SAMPLE_SECONDS)
+            program.check()
+            samples.append(self.sample(program, place))
+        return samples
+
+    def sample(self, program: Program, place: Place) -> Sample:
+        """How far it is now."""
+        settled = self.broker.committed(place.group, place.request_topic)
+        return Sample(time.perf_counter(), settled, program.cpu_seconds(), self.broker.cpu_seconds())

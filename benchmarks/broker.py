@@ -1,0 +1,116 @@
+"""A broker of the suite's own, with topics that come and go. Everything of it is in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Self
+
+import psutil
+from confluent_kafka import admin
+
+from worker.core.model import Partition
+from worker.kafka.cluster import Cluster
+
+ROOT = Path(__file__).parents[1]
+PARTITIONS = 4  # two for each of two processes
+_PORTS = range(20000, 32000)  # below those that the kernel gives to outgoing connections
+_BATCH_HEAD = struct.Struct(">qi")  # of a record batch in a log file: base offset, length of what follows
+
+
+class Broker:
+    """One-node Kafka from ``scripts/kafka`` on a free port, gone when the context is left."""
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="bench-kafka-"))
+        port = _free_port()
+        self.address = f"127.0.0.1:{port}"
+        self._environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA_DIR": str(self._folder)}
+        try:
+            self._script("up")
+            self.process = psutil.Process(int((self._folder / "broker.pid").read_text().split()[0]))
+            self._cluster = Cluster({"bootstrap.servers": self.address})
+            self._admin = admin.AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._script("down", "--purge")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _script(self, *arguments: str) -> None:
+        # A session of its own: a Ctrl-C on the terminal is not to stop the stopping.
+        subprocess.run(
+            [ROOT / "scripts/kafka", *arguments],
+            env=self._environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def version(self) -> str:
+        """As its jars say."""
+        found = re.search(r"kafka-(\d[\d.]*\d)/", " ".join(self.process.cmdline()))
+        return found[1] if found else "?"
+
+    def cpu_seconds(self) -> float:
+        """What the broker has used so far."""
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    # -- topics
+
+    def create(self, topic: str) -> None:
+        """A topic with ``PARTITIONS`` partitions."""
+        self._cluster.create(topic, PARTITIONS)
+
+    def delete(self, *topics: str) -> None:
+        """Make room on the disk. Nobody waits for it."""
+        self._admin.delete_topics(list(topics))
+
+    def records(self, topic: str) -> int:
+        """How many records were ever written to a topic, transaction markers included."""
+        partitions = self._cluster.find(topic) or []  # __consumer_offsets comes with the first group
+        return sum(span.end for span in self._cluster.spans(partitions).values())
+
+    def committed(self, group: str, topic: str) -> int:
+        """How many records of a topic a group is through with, by its committed offsets."""
+        partitions = [Partition(topic, number) for number in range(PARTITIONS)]
+        return sum(offset or 0 for offset in self._cluster.committed(group, partitions).values())
+
+    def batches(self, topic: str) -> int:
+        """How many record batches the log files of a topic have: a produce request brings one per partition."""
+        files = self._folder.glob(f"kafka-data/{topic}-*/*.log")
+        return sum(_count_batches(file) for file in files)
+
+
+def _count_batches(file: Path) -> int:
+    count = position = 0
+    size = file.stat().st_size
+    with file.open("rb") as log:
+        while position + _BATCH_HEAD.size <= size:
+            log.seek(position)
+            length = _BATCH_HEAD.unpack(log.read(_BATCH_HEAD.size))[1]
+            if length <= 0:
+                break
+            position += _BATCH_HEAD.size + length
+            count += 1
+    return count
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORTS, 50):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise RuntimeError("no free port found")

@@ -1,0 +1,202 @@
+"""The handler of these tests: does what the request's payload says, and writes down that it did.
+
+A payload is empty (nothing to do) or JSON such as ``{"do": "nap", "seconds": 2}``: the name of a function below and its
+arguments. With ``journal`` every start and end is appended to that file; with ``hurry`` nothing takes its time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def handle(request: Any, context: Any, journal: str | None = None, *, hurry: bool = False) -> Any:
+    """Do it."""
+    pid = os.getpid()
+    _note(journal, "start", context)
+    event = "raise"
+    try:
+        result = _act(request.payload, context, hurry=hurry)
+        event = "end"
+    finally:
+        if os.getpid() == pid:
+            _note(journal, event, context)
+    return result
+
+
+def _note(journal: str | None, event: str, context: Any) -> None:
+    if journal is None:
+        return
+    _, partition, offset = context.origin
+    entry = {"event": event, "pid": os.getpid(), "partition": partition, "offset": offset}
+    entry |= {"attempt": context.attempt, "time": time.monotonic()}
+    file = os.open(journal, os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(file, json.dumps(entry).encode() + b"\n")  # one call, so that lines of several processes do not mix
+    finally:
+        os.close(file)
+
+
+def _act(payload: str, context: Any, *, hurry: bool) -> Any:
+    if not payload.startswith("{"):
+        return payload
+    arguments = json.loads(payload)
+    if hurry and "seconds" in arguments:
+        return "hurried"
+    return ACTIONS[arguments.pop("do")](context, **arguments)
+
+
+# -- taking time
+
+
+def nap(_context: Any, seconds: float) -> str:
+    """Sleep; other threads may run."""
+    time.sleep(seconds)
+    return f"slept {seconds}"
+
+
+def spin(_context: Any, seconds: float) -> str:
+    """Use the CPU, in Python."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return f"spun {seconds}"
+
+
+def grip(_context: Any, seconds: int) -> str:
+    """Hold the interpreter lock inside one call of C: no other thread of this process runs meanwhile."""
+    ctypes.PyDLL(None).sleep(seconds)
+    return f"gripped {seconds}"
+
+
+def heed(context: Any, seconds: float) -> str:
+    """Sleep, but stop when asked to."""
+    context.cancelled.wait(seconds)
+    return f"stopped: {context.cancelled.reason}"
+
+
+# -- results
+
+
+def big(_context: Any, size: int) -> bytes:
+    """A result of so many bytes."""
+    return b"x" * size
+
+
+def number(_context: Any) -> int:
+    """A result of no kind that can be answered with."""
+    return 7
+
+
+def surrogate(_context: Any) -> str:
+    """A text that no encoding has."""
+    return "\ud800"
+
+
+def chatter(_context: Any, megabytes: int) -> str:
+    """Print a lot, to both outputs."""
+    for _ in range(megabytes):
+        print("o" * 500_000)  # noqa: T201 - the point
+        print("e" * 500_000, file=sys.stderr)  # noqa: T201 - the point
+    return "printed"
+
+
+# -- failures
+
+
+class StubbornError(Exception):
+    """Can be neither pickled nor shown."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("not to be pickled")
+
+    def __str__(self) -> NoReturn:
+        raise RuntimeError("not to be shown")
+
+
+class LowError(BaseException):
+    """No Exception."""
+
+
+def fail(_context: Any, kind: str = "ValueError", text: str = "as told") -> NoReturn:
+    """Raise an exception of this name."""
+    raise ERRORS[kind](text)
+
+
+def fail_until(context: Any, attempt: int) -> str:
+    """Fail before this attempt."""
+    if context.attempt < attempt:
+        raise ValueError(f"attempt {context.attempt}")
+    return f"succeeded on attempt {context.attempt}"
+
+
+def retry_until(context: Any, attempt: int, after: float) -> str:
+    """Ask for another attempt before this one."""
+    if context.attempt < attempt:
+        raise worker.Retry("not yet", after=after)
+    return f"succeeded on attempt {context.attempt}"
+
+
+def leave(_context: Any, code: int) -> NoReturn:
+    """End the program, or try to."""
+    sys.exit(code)
+
+
+def abort(_context: Any) -> NoReturn:
+    """End the process for certain."""
+    os.abort()
+
+
+# -- children
+
+
+def fork(_context: Any, child: str) -> str:
+    """Fork. The child comes back to the caller (``return``), ends (``exit``) or becomes something else (``exec``)."""
+    pid = os.fork()
+    if pid == 0:
+        if child == "exit":
+            os._exit(5)
+        if child == "exec":
+            os.execv(sys.executable, [sys.executable, "-c", "raise SystemExit(5)"])
+        return "the child"
+    with contextlib.suppress(ChildProcessError):  # somebody else may have reaped it
+        os.waitpid(pid, 0)
+    return "the parent"
+
+
+def brood(_context: Any, seconds: float) -> str:
+    """Fork a child that would live for ever, and sleep."""
+    if os.fork() == 0:
+        while True:
+            time.sleep(60)
+    time.sleep(seconds)
+    return "done"
+
+
+ERRORS: dict[str, Any] = {
+    "ValueError": ValueError,
+    "Reject": worker.Reject,
+    "StubbornError": StubbornError,
+    "LowError": LowError,
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "GeneratorExit": GeneratorExit,
+    "StopIteration": StopIteration,
+    "MemoryError": MemoryError,
+}
+_TIME = (nap, spin, grip, heed)
+_RESULTS = (big, number, surrogate, chatter)
+_FAILURES = (fail, fail_until, retry_until, leave, abort)
+_CHILDREN = (fork, brood)
+ACTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (*_TIME, *_RESULTS, *_FAILURES, *_CHILDREN)
+}

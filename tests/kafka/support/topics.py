@@ -1,0 +1,173 @@
+"""What the tests do with topics and groups: send requests, read answers and dead letters, look at commits."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition, admin
+from confluent_kafka.admin import AdminClient
+
+from tests.kafka.support.messages import OUTCOMES, message, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SECONDS = 30.0
+_admin: Any = admin  # not all it has is in the types
+
+
+class Submission(NamedTuple):
+    """A record for the request topic. ``value`` may be no ``Request`` at all."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int = -1  # -1: the key's
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Sent(NamedTuple):
+    """A submission the broker has confirmed, and where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    submission: Submission
+
+
+class Record(NamedTuple):
+    """A record as it was read."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def response(self) -> Any:
+        """The ``Response`` in it."""
+        return message("Response").FromString(self.value)
+
+    @property
+    def outcome(self) -> str:
+        """The response's outcome by name."""
+        return OUTCOMES[self.response.outcome]
+
+    @property
+    def origin(self) -> tuple[str, int, int]:
+        """Which request the response answers: topic, partition, offset."""
+        origin = self.response.origin
+        return origin.topic, origin.partition, origin.offset
+
+
+def task(sequence: int, payload: str, key: bytes | None = None, partition: int = -1) -> Submission:
+    """A well-formed request. Without a key it has its sequence for one."""
+    return Submission(request(sequence, payload), str(sequence).encode() if key is None else key, partition)
+
+
+def submit(bootstrap: str, topic: str, submissions: Iterable[Submission]) -> list[Sent]:
+    """Send, partitioned as Java clients do, and wait until every record is confirmed."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
+    )
+    sent: list[Sent] = []
+
+    def confirmed(one: Submission, error: Any, record: Any) -> None:
+        assert error is None, error
+        sent.append(Sent(topic, record.partition(), record.offset(), one))
+
+    for one in submissions:
+        report = _Report(confirmed, one)
+        producer.produce(topic, one.value, one.key, one.partition, report, headers=list(one.headers))
+    assert producer.flush(SECONDS) == 0, "not all requests were confirmed"
+    return sent
+
+
+class _Report:
+    def __init__(self, confirmed: Any, one: Submission) -> None:
+        self._confirmed, self._one = confirmed, one
+
+    def __call__(self, error: Any, record: Any) -> None:
+        self._confirmed(self._one, error, record)
+
+
+class Reader:
+    """Reads a topic from its beginning, committed records only, in no group."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self.records: list[Record] = []
+        settings = {"bootstrap.servers": bootstrap, "group.id": f"reader-{random.getrandbits(64):x}"}
+        settings |= {"isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.wait.max.ms": "50"}
+        # Large answers; what came meanwhile is read in any case.
+        self._consumer = Consumer({**settings, "auto.offset.reset": "earliest", "message.max.bytes": "20000000"})
+        # Not asked for: right after a topic was made, its metadata may still be empty.
+        self._partitions = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        self._consumer.assign(self._partitions)
+
+    def read(self) -> list[Record]:
+        """Take what has come; returns everything read so far."""
+        got: Any  # the types allow for records without a place
+        for got in self._consumer.consume(1000, 0.1):
+            if got.error() is None:
+                headers = tuple(got.headers() or ())
+                self.records.append(Record(got.partition(), got.offset(), got.key(), got.value(), headers))
+        return self.records
+
+    def read_all(self) -> list[Record]:
+        """Read up to what is the end now; returns everything."""
+        ends = {p.partition: self._consumer.get_watermark_offsets(p, SECONDS)[1] for p in self._partitions}
+
+        def done() -> bool:
+            self.read()
+            positions = self._consumer.position(self._partitions)
+            return all(max(p.offset, 0) >= ends[p.partition] for p in positions)
+
+        while not done():  # bounded by the test's own time-out: the broker said these records are there
+            pass
+        return self.records
+
+    def close(self) -> None:
+        """Free the client."""
+        self._consumer.close()
+
+
+@contextlib.contextmanager
+def reading(bootstrap: str, topic: str, partitions: int) -> Iterator[Reader]:
+    """A reader that is closed at the end."""
+    reader = Reader(bootstrap, topic, partitions)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+    """The group's committed offset of each partition that has one."""
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    ((_, future),) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).items()
+    found = future.result(SECONDS).topic_partitions
+    return {p.partition: p.offset for p in found if p.topic == topic and p.offset >= 0}
+
+
+def members(bootstrap: str, group: str) -> dict[str, int]:
+    """The members of a group by id, with how many partitions each has."""
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    ((_, future),) = client.describe_consumer_groups([group]).items()
+    return {m.member_id: len(m.assignment.topic_partitions) for m in future.result(SECONDS).members}
+
+
+def topic_names(bootstrap: str) -> set[str]:
+    """Which topics there are."""
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=SECONDS).topics)
+
+
+def configure_group(bootstrap: str, group: str, settings: dict[str, str]) -> None:
+    """Set the broker's configuration of one group."""
+    put = _admin.AlterConfigOpType.SET
+    entries = [_admin.ConfigEntry(name, value, incremental_operation=put) for name, value in settings.items()]
+    resource = _admin.ConfigResource(_admin.ResourceType.GROUP, group, incremental_configs=entries)
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    for future in client.incremental_alter_configs([resource]).values():
+        future.result(SECONDS)

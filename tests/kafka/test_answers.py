@@ -1,0 +1,111 @@
+"""What stands in an answer, and where it goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.support.messages import message
+from tests.kafka.support.murmur2 import murmur2, partition_of
+from tests.kafka.support.topics import Submission, task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka.support.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+PARTITIONS = 7  # of the answers; not as many as of the requests
+KEYS = [b"a", b"ab", b"abc", b"abcd", b"abcde", "schlüssel".encode(), b"\x00", b"\xff" * 31, b"k" * 1000, b"21"]
+KEYS += [f"job/{number:010}".encode() for number in range(50)]
+SPIN = 0.5
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    # From the tests of Apache Kafka (org.apache.kafka.common.utils.UtilsTest).
+    [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536)],
+)
+def test_the_reference_is_right(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected & 0xFFFFFFFF
+
+
+def test_answers_carry_the_key_and_go_where_java_would_send_them(site: Callable[..., Site]) -> None:
+    """Also the answers to what has no key, an empty one, or went to the dead letters."""
+    one = site(partitions=4, answers=PARTITIONS)
+    one.start()
+    one.submit(task(number, "go", key) for number, key in enumerate(KEYS))
+    one.submit([Submission(b"", b"poison"), Submission(None, b"tombstone"), task(98, "go", b"")])
+    (keyless,) = one.submit([Submission(task(99, "go").value, None)])
+    one.finish()
+    for sent in one.sent:
+        answer = one.answer_to(sent)
+        assert answer.key == sent.submission.key
+        if answer.key is not None:
+            assert answer.partition == partition_of(answer.key, PARTITIONS), answer.key
+    assert one.answer_to(keyless).response.sequence == 99
+
+
+def test_an_answer_tells_who_did_what_when(site: Callable[..., Site]) -> None:
+    one = site()
+    one.start().wait_ready()
+    before = time.time()
+    spun, slept = one.submit(
+        [task(-1, json.dumps({"do": do, "seconds": SPIN}), partition=0) for do in ("spin", "nap")],
+    )
+    one.finish()
+    after = time.time()
+    for sent, result in ((spun, f"spun {SPIN}"), (slept, f"slept {SPIN}")):
+        response = one.answer_to(sent).response
+        assert (response.sequence, response.isprocessed, response.outcome, response.attempt) == (-1, True, 1, 1)
+        assert response.result == result.encode()
+        assert one.answer_to(sent).origin == (one.requests, sent.partition, sent.offset)
+        assert response.worker
+        assert not response.HasField("error")
+        started, finished = (t.ToNanoseconds() / 1e9 for t in (response.started_at, response.finished_at))
+        assert before - 0.01 <= started <= finished - SPIN + 0.01 <= after
+    assert SPIN * 0.2 <= one.answer_to(spun).response.cpu_seconds <= SPIN * 1.5  # the CPU may be shared
+    assert one.answer_to(slept).response.cpu_seconds <= SPIN * 0.2
+
+
+def test_a_reader_that_knows_two_fields_reads_on(site: Callable[..., Site]) -> None:
+    """And so does the worker, of a request with fields that nobody has thought of yet."""
+    one = site()
+    one.start()
+    later = message("Request")(sequence=5, payload="with more").SerializeToString() + b"\xa2\x06\x03new\xa8\x06\x01"
+    (sent,) = one.submit([Submission(later, b"k")])
+    one.finish()
+    response = message("Response", core=True).FromString(one.answer_to(sent).value)
+    assert (response.sequence, response.isprocessed) == (5, True)
+    assert one.answer_to(sent).response.result == b"with more"
+
+
+def test_a_retry_holds_up_its_own_partition_only(site: Callable[..., Site]) -> None:
+    """In its own, none overtakes it; the attempts are counted in the answer."""
+    one = site(partitions=2, WORKER_RETRY_BACKOFF="4s..4s", WORKER_MAX_ATTEMPTS="4")
+    one.start().wait_ready()
+    stumbling = '{"do": "fail_until", "attempt": 2}'
+    asking = '{"do": "retry_until", "attempt": 3, "after": 1}'
+    waiting = one.submit(task(n, text, partition=0) for n, text in enumerate([stumbling, "go", asking, "go"]))
+    others = one.submit(task(10 + n, '{"do": "nap", "seconds": 0.01}', partition=1) for n in range(50))
+    one.wait_answered(others)
+    assert not one.counts().keys() & {sent[:3] for sent in waiting}
+    one.finish()
+    assert [one.answer_to(sent).response.attempt for sent in waiting] == [2, 1, 3, 1]
+    starts = [entry for entry in one.journal.entries("start") if entry.partition == 0]
+    assert [(entry.offset, entry.attempt) for entry in starts] == [
+        (0, 1),
+        (0, 2),
+        (1, 1),
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (3, 1),
+    ]
+    # The usual delay loses up to half of itself to jitter; a delay that was asked for is kept.
+    assert 2 <= starts[1].time - starts[0].time < 10
+    assert 1 <= starts[4].time - starts[3].time < 2 <= starts[5].time - starts[3].time < 8

@@ -1,0 +1,68 @@
+"""Processes killed in the middle of their work."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.support.replica import alive, kill
+from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka.support.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+SOON = 2.0  # seconds that the program may take
+NAP = '{"do": "nap", "seconds": 6}'
+
+
+def at_work(site: Callable[..., Site], payload: str) -> Site:
+    """Two processes in the middle of the third task of their partition; the first two are committed, two follow."""
+    one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
+    # Else the partitions of the killed would only move 45 s later.
+    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
+    payloads = ["go", "go", payload, "go", "go"]
+    one.submit(task(number, text, partition=part) for number, text in enumerate(payloads) for part in (0, 1))
+    one.start().wait_ready()
+    one.wait_running(2)
+    until(lambda: one.committed() == {0: 2, 1: 2}, lambda: f"{one.committed()}\n{one.tails()}")
+    return one
+
+
+def test_a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site]) -> None:
+    """Nothing else is started again, here or in the sibling, and its successor is there in two seconds."""
+    one = at_work(site, NAP)
+    (replica,) = one.replicas
+    pids, before = replica.pids(), set(replica.descendants())
+    victim = one.journal.running()[0, 2]
+    killed_at = time.monotonic()
+    kill([victim])
+    until(lambda: set(replica.descendants()) - before, lambda: f"no new process\n{replica.tail()}")
+    assert time.monotonic() - killed_at < SOON
+    one.finish()
+    assert one.journal.starts() == Counter({(sent.partition, sent.offset): 1 for sent in one.sent}) + Counter([(0, 2)])
+    assert len({entry.pid for entry in one.journal.entries()}) <= len(pids) + 1
+
+
+def test_nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
+    """Not even what a handler has forked; the next replica does what is left, and only what ran a second time."""
+    one = at_work(site, '{"do": "brood", "seconds": 600}')
+    (replica,) = one.replicas
+    family = replica.descendants()
+    assert len(family) >= 4  # two worker processes, each with what its handler has forked
+    kill([replica.process.pid])
+    until(lambda: not [pid for pid in family if alive(pid)], lambda: f"{family}\n{one.tails()}", SOON)
+    replica.process.wait()
+    one.start(WORKER_HANDLER_KWARGS=json.dumps({"journal": str(one.journal.path), "hurry": True}))
+    one.finish()
+    assert one.journal.starts() == (
+        Counter({(sent.partition, sent.offset): 1 for sent in one.sent}) + Counter([(0, 2), (1, 2)])
+    )

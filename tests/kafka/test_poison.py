@@ -1,0 +1,185 @@
+"""Requests that go wrong in every way, each with a good neighbour behind it, all through one replica."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.kafka.support.messages import message, request
+from tests.kafka.support.site import Site
+from tests.kafka.support.topics import Record, Sent, Submission, reading, task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.kafka_broker import Broker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+ATTEMPTS = 2
+HEADERS = (("trace", b"\x00\xff\xfe"), ("twice", b"1"), ("twice", None), ("", b""))
+LARGE = "ä" * 450_000  # of two bytes each
+
+
+class Poison(NamedTuple):
+    """A value and what becomes of it. ``error`` is the type in answer and dead letter; None: it turns out OK."""
+
+    name: str
+    value: bytes | None
+    error: str | None = None
+    attempts: int = 1
+    result: bytes = b""
+
+
+def ask(name: str, error: str | None = None, attempts: int = 1, result: bytes = b"", **arguments: object) -> Poison:
+    """A well-formed request with a nasty wish."""
+    return Poison(name, request(7, json.dumps(arguments)), error, attempts, result)
+
+
+def raising(kind: str, attempts: int = ATTEMPTS, text: str = "as told") -> Poison:
+    """A request whose handler raises."""
+    return ask(f"raises {kind}", kind, attempts, do="fail", kind=kind, text=text)
+
+
+MALFORMED = [
+    Poison("null", None, "MalformedRequest", 0),
+    Poison("empty", b"", "MalformedRequest", 0),
+    Poison("truncated", request(7, "a text that is cut")[:-3], "MalformedRequest", 0),
+    Poison("random bytes", b"\x0f" + random.Random(1).randbytes(300), "MalformedRequest", 0),
+    Poison("no UTF-8", b"\x08\x07\x12\x02\xff\xfe", "MalformedRequest", 0),
+]
+RESULTS = [
+    Poison("large payload", request(7, LARGE), result=LARGE.encode()),
+    ask("5 MB result", "OversizedResult", do="big", size=5_000_000),
+    ask("result of no kind", "Reject", do="number"),
+    ask("text that cannot be encoded", "UnicodeEncodeError", ATTEMPTS, do="surrogate"),
+    ask("prints a lot", result=b"printed", do="chatter", megabytes=5),
+]
+FAILURES = [
+    raising("ValueError"),
+    raising("StubbornError"),
+    raising("LowError"),
+    raising("KeyboardInterrupt"),
+    raising("GeneratorExit"),
+    raising("StopIteration"),
+    raising("MemoryError"),
+    raising("Reject", attempts=1),
+    ask("message that cannot be encoded", "ValueError", ATTEMPTS, do="fail", text="\udcff"),
+    ask("message of 3 MB", "ValueError", ATTEMPTS, do="fail", text="ü" * 20_000),
+    ask("sys.exit(0)", "SystemExit", ATTEMPTS, do="leave", code=0),
+    ask("sys.exit(3)", "SystemExit", ATTEMPTS, do="leave", code=3),
+    ask("retry for ever", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=0.1),
+    ask("second attempt", None, 2, b"succeeded on attempt 2", do="fail_until", attempt=2),
+    ask("retry once", None, 2, b"succeeded on attempt 2", do="retry_until", attempt=2, after=0.1),
+]
+CHILDREN = [
+    ask("fork, child returns", result=b"the parent", do="fork", child="return"),
+    ask("fork, child exits", result=b"the parent", do="fork", child="exit"),
+    ask("fork, child executes", result=b"the parent", do="fork", child="exec"),
+]
+CASES = MALFORMED + RESULTS + FAILURES + CHILDREN
+
+
+class Aftermath(NamedTuple):
+    """What a run over all cases left behind."""
+
+    site: Site
+    poisons: dict[str, Sent]
+    neighbours: dict[str, Sent]
+    letters: dict[tuple[int, int], list[Record]]  # by the partition and offset in their headers
+
+
+def submissions() -> Iterator[Submission]:
+    """Poison and neighbour by turns, both in the same partition."""
+    for number, case in enumerate(CASES):
+        yield Submission(case.value, case.name.encode(), number % 2, HEADERS)
+        yield task(1000 + number, "good", partition=number % 2)
+
+
+@pytest.fixture(scope="module")
+def after(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
+    site = Site(broker, tmp_path_factory.mktemp("poison"), WORKER_PROCESSES="2", WORKER_MAX_ATTEMPTS=str(ATTEMPTS))
+    try:
+        replica = site.start().wait_ready()
+        pids = replica.pids()
+        sent = {one.submission: one for one in site.submit(submissions())}
+        site.wait_answered()
+        assert replica.pids() == pids, f"a process did not survive\n{replica.tail()}"
+        site.finish()
+        in_order = [sent[one] for one in submissions()]
+        names = [case.name for case in CASES]
+        poisons, neighbours = (dict(zip(names, in_order[at::2], strict=True)) for at in (0, 1))
+        yield Aftermath(site, poisons, neighbours, read_letters(site))
+    finally:
+        site.close()
+
+
+def read_letters(site: Site) -> dict[tuple[int, int], list[Record]]:
+    letters: dict[tuple[int, int], list[Record]] = {}
+    with reading(site.bootstrap, site.dead, site.answer_partitions) as reader:
+        for letter in reader.read_all():
+            headers = dict(letter.headers)
+            assert headers["x-origin-topic"] == site.requests.encode()
+            place = int(headers["x-origin-partition"] or 0), int(headers["x-origin-offset"] or 0)
+            letters.setdefault(place, []).append(letter)
+    return letters
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_it_ends_as_the_contract_says(after: Aftermath, case: Poison) -> None:
+    """Exactly one answer (``finish`` has proved that), with the right outcome; the neighbour is well."""
+    sent = after.poisons[case.name]
+    answer = after.site.answer_to(sent)
+    response = answer.response
+    assert (answer.outcome, response.isprocessed) == (("DEAD_LETTERED", False) if case.error else ("OK", True))
+    assert (response.error.type, response.attempt, response.result) == (case.error or "", case.attempts, case.result)
+    assert answer.key == case.name.encode()
+    assert response.sequence == (0 if case in MALFORMED else 7)
+    starts = after.site.journal.starts()
+    assert starts[sent.partition, sent.offset] == case.attempts
+    neighbour = after.neighbours[case.name]
+    assert after.site.answer_to(neighbour).response.result == b"good"
+    assert starts[neighbour.partition, neighbour.offset] == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poison) -> None:
+    """Byte for byte, the headers of the original first; and there is none for what turned out well."""
+    sent = after.poisons[case.name]
+    letters = after.letters.get((sent.partition, sent.offset), [])
+    if case.error is None:
+        assert letters == []
+        return
+    (letter,) = letters
+    assert (letter.key, letter.value) == (case.name.encode(), case.value)
+    assert letter.headers[: len(HEADERS)] == HEADERS
+    added = dict(letter.headers[len(HEADERS) :])
+    assert {name: added[name] for name in ("x-attempts", "x-error-type")} == {
+        "x-attempts": str(case.attempts).encode(),
+        "x-error-type": case.error.encode(),
+    }
+    assert added["x-error-message"], "no reason"
+
+
+def test_the_answers_say_what_went_wrong(after: Aftermath) -> None:
+    """The user's own words and lines, without ours."""
+    error = after.site.answer_to(after.poisons["raises ValueError"]).response.error
+    assert error.message == "as told"
+    assert "handlers/work.py" in error.traceback
+    assert "raise ERRORS[kind](text)" in error.traceback
+    assert "handlers/runner.py" not in error.traceback
+    assert after.site.answer_to(after.poisons["raises Reject"]).response.error.message == "as told"
+
+
+def test_good_requests_and_poison_are_what_they_are_said_to_be() -> None:
+    """The malformed ones are malformed to protobuf too, and all the others are not."""
+    parse = message("Request").FromString
+    for case in CASES:
+        if case in MALFORMED[2:]:
+            with pytest.raises(Exception, match=r"."):
+                parse(case.value)
+        elif case not in MALFORMED:
+            assert parse(case.value).sequence == 7

@@ -1,0 +1,35 @@
+"""Brokers that do not have the consumer protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.support.topics import task
+from tests.kafka_broker import running_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka.support.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+
+def test_auto_falls_back_to_classic(site: Callable[..., Site]) -> None:
+    with running_broker("group.coordinator.rebalance.protocols=classic") as broker:
+        one = site(at=broker, partitions=2, WORKER_PROCESSES="2")
+        replica = one.start().wait_ready()
+        assert {process["protocol"] for process in replica.tasks()} == {"classic"}
+        one.submit(task(number, '{"do": "nap", "seconds": 0.1}') for number in range(20))
+        one.finish()
+        one.started_once()
+
+
+def test_auto_takes_the_consumer_protocol_where_it_is(site: Callable[..., Site]) -> None:
+    one = site()
+    replica = one.start().wait_ready()
+    assert {process["protocol"] for process in replica.tasks()} == {"consumer"}
+    one.submit([task(1, "go")])
+    one.finish()

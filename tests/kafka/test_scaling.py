@@ -1,0 +1,50 @@
+"""Replicas come and go while tasks run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.support.topics import members, task
+from tests.kafka.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka.support.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(180)]
+
+PARTITIONS = 8
+
+
+def share(one: Site) -> list[int]:
+    """How many partitions each member of the group has, ascending."""
+    return sorted(members(one.bootstrap, one.group).values())
+
+
+def test_scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
+    """Under the consumer protocol: a partition that moves waits for its running task, whatever that takes."""
+    one = site(partitions=PARTITIONS, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
+    first = one.start().wait_ready()
+    naps = ['{"do": "nap", "seconds": 4}', *['{"do": "nap", "seconds": 1}'] * 5]
+    one.submit(task(n, payload, partition=p) for n, payload in enumerate(naps) for p in range(PARTITIONS))
+    one.wait_running(2)
+    second = one.start()
+    until(lambda: share(one) == [2, 2, 2, 2], lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}")
+    pids = set(second.pids())
+    until(lambda: pids & set(one.journal.running().values()), lambda: f"the new one has no task\n{one.tails()}")
+    assert first.stop() == 0, first.tail()  # in the middle of the work
+    one.finish()
+    one.started_once()
+    assert pids < {entry.pid for entry in one.journal.entries()}
+
+
+def test_two_replicas_that_start_together_share_the_work(site: Callable[..., Site]) -> None:
+    one = site(partitions=PARTITIONS, WORKER_PROCESSES="2")
+    one.submit(task(n, '{"do": "nap", "seconds": 0.3}', partition=n % PARTITIONS) for n in range(64))
+    for replica in [one.start(), one.start()]:
+        replica.wait_ready()
+    one.finish()
+    one.started_once()

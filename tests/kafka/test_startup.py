@@ -1,0 +1,143 @@
+"""A replica that cannot start: the right exit code, and one clear line."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.kafka.support.replica import free_port
+from tests.kafka.support.topics import task, topic_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.kafka.support.replica import Replica
+    from tests.kafka.support.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+SECRET = "tr0ub4dor-and-3"
+
+
+class Mistake(NamedTuple):
+    """What is set wrongly ("" unsets) and what the line must name."""
+
+    name: str
+    variables: dict[str, str]
+    named: tuple[str, ...]
+
+
+SETTINGS = [
+    Mistake("no broker", {"KAFKA_BOOTSTRAP_SERVER": ""}, ("KAFKA_BOOTSTRAP_SERVER",)),
+    Mistake("no handler", {"WORKER_HANDLER": ""}, ("WORKER_HANDLER",)),
+    Mistake("misspelt", {"KAFKA_REQEST_TOPIC": "requests"}, ("KAFKA_REQEST_TOPIC", "KAFKA_REQUEST_TOPIC")),
+    Mistake("misspelt worker", {"WORKER_PROCESES": "3"}, ("WORKER_PROCESES", "WORKER_PROCESSES")),
+    Mistake("no duration", {"WORKER_DRAIN_TIMEOUT": "soon"}, ("WORKER_DRAIN_TIMEOUT", "soon")),
+    Mistake("no choice", {"WORKER_GUARANTEE": "maybe"}, ("WORKER_GUARANTEE", "maybe")),
+    Mistake("no number", {"WORKER_PROCESSES": "many"}, ("WORKER_PROCESSES", "many")),
+    Mistake("no object", {"WORKER_HANDLER_KWARGS": "[1]"}, ("WORKER_HANDLER_KWARGS",)),
+    Mistake("owned property", {"KAFKA_CONFIG_ENABLE_AUTO_COMMIT": "true"}, ("KAFKA_CONFIG_ENABLE_AUTO_COMMIT",)),
+    Mistake("no such property", {"KAFKA_CONFIG_SOCKET_TIMEOUT": "1"}, ("KAFKA_CONFIG_SOCKET_TIMEOUT",)),
+    Mistake("no such file", {"KAFKA_CONSUMER_GROUP_ID": "", "KAFKA_CONSUMER_GROUP_ID_FILE": "/none"}, ("_FILE",)),
+]
+MODULES = {
+    "broken.py": "import json\n\nimport surely_not_installed\n",
+    "raising.py": "LIMIT = 3\nprint(1 / (LIMIT - 3))\n",
+    "slip.py": "def handle(request, context):\n    return (1\n",
+    "narrow.py": "def handle(request):\n    return None\n",
+    "exiting.py": "import sys\nsys.exit('no licence')\n",
+    "killing.py": "import os\nos.abort()\n",
+    "good.py": "def handle(request, context):\n    return None\n",
+}
+HANDLERS = [
+    Mistake("no module", {"WORKER_HANDLER": "nowhere:handle"}, ("nowhere",)),
+    Mistake("no function", {"WORKER_HANDLER": "good:handel"}, ("good", "handel", "handle")),
+    Mistake("missing import", {"WORKER_HANDLER": "broken:handle"}, ("broken.py", "line 3", "surely_not_installed")),
+    Mistake("raises", {"WORKER_HANDLER": "raising:handle"}, ("raising.py", "line 2", "ZeroDivisionError")),
+    Mistake("syntax", {"WORKER_HANDLER": "slip:handle"}, ("slip.py", "line 2")),
+    Mistake("arguments", {"WORKER_HANDLER": "narrow:handle"}, ("narrow",)),
+    Mistake("kwargs", {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": '{"depth": 3}'}, ("depth",)),
+    Mistake("exits", {"WORKER_HANDLER": "exiting:handle"}, ("exiting.py", "line 2", "no licence")),
+]
+
+
+def complaint(replica: Replica) -> str:
+    """The one line for people among the log lines, which are JSON."""
+    lines = [line for line in replica.stderr.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, replica.tail()
+    assert "Traceback" not in replica.stderr, replica.tail()
+    return lines[0]
+
+
+@pytest.mark.parametrize("mistake", SETTINGS, ids=[mistake.name for mistake in SETTINGS])
+def test_settings_that_cannot_be_used(site: Callable[..., Site], mistake: Mistake) -> None:
+    replica = site().start(**mistake.variables)
+    assert replica.wait_exit() == 2, replica.tail()
+    line = complaint(replica)
+    assert [name for name in mistake.named if name not in line] == [], line
+
+
+@pytest.mark.parametrize("mistake", HANDLERS, ids=[mistake.name for mistake in HANDLERS])
+def test_handlers_that_cannot_be_loaded(site: Callable[..., Site], tmp_path: Path, mistake: Mistake) -> None:
+    """The line names the user's own file and line."""
+    for name, text in MODULES.items():
+        (tmp_path / name).write_text(text)
+    replica = site(WORKER_PROCESSES="2").start(tmp_path, **{"WORKER_HANDLER_KWARGS": "{}", **mistake.variables})
+    assert replica.wait_exit() == 3, replica.tail()
+    line = complaint(replica)
+    assert [name for name in mistake.named if name not in line] == [], line
+
+
+def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    began = time.monotonic()
+    replica = site().start(KAFKA_BOOTSTRAP_SERVER=nobody, KAFKA_CONNECT_TIMEOUT="3s")
+    assert replica.wait_exit() == 4, replica.tail()
+    assert 3 <= time.monotonic() - began < 20
+    assert nobody in complaint(replica)
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_REQUEST_TOPIC", "KAFKA_ACK_TOPIC", "KAFKA_DEAD_LETTER_TOPIC"])
+def test_a_topic_that_is_not_there(site: Callable[..., Site], variable: str) -> None:
+    """It is not made by asking for it."""
+    one = site()
+    missing = f"missing-{one.group}"
+    replica = one.start(**{variable: missing, "KAFKA_CONNECT_TIMEOUT": "3s"})
+    assert replica.wait_exit() == 4, replica.tail()
+    assert missing in complaint(replica)
+    assert missing not in topic_names(one.bootstrap)
+
+
+def test_a_handler_that_kills_the_process_at_once(site: Callable[..., Site], tmp_path: Path) -> None:
+    (tmp_path / "killing.py").write_text(MODULES["killing.py"])
+    replica = site().start(tmp_path, WORKER_HANDLER="killing:handle", WORKER_HANDLER_KWARGS="{}")
+    assert replica.wait_exit() == 5, replica.tail()
+    told = [line for line in replica.stderr.splitlines() if line.startswith("worker: ")]
+    assert len(told) == 1, replica.tail()
+    assert "SIGABRT" in told[0]
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_secrets_are_never_shown(site: Callable[..., Site], tmp_path: Path, *, by_file: bool) -> None:
+    """Neither by a replica that works nor by one that cannot start, at the highest log level."""
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    password = {"KAFKA_CONFIG_SASL_PASSWORD_FILE": str(file)} if by_file else {"KAFKA_CONFIG_SASL_PASSWORD": SECRET}
+    settings = {**password, "KAFKA_CONFIG_SASL_USERNAME": "worker", "WORKER_LOG_LEVEL": "DEBUG"}
+    one = site()
+    works = one.start(**settings).wait_ready()
+    one.submit([task(1, "go")])
+    wrong = one.start(**settings, WORKER_GUARANTEE="maybe")
+    alone = one.start(
+        **settings,
+        KAFKA_CONFIG_SECURITY_PROTOCOL="SASL_PLAINTEXT",
+        KAFKA_CONFIG_SASL_MECHANISM="PLAIN",
+        KAFKA_CONNECT_TIMEOUT="3s",
+    )
+    assert (wrong.wait_exit(), alone.wait_exit()) == (2, 4), one.tails()
+    pages = [works.page(path).text for path in ("/tasks", "/metrics", "/readyz")]
+    one.finish()
+    assert SECRET not in "".join([*pages, *(replica.stderr for replica in one.replicas)])

@@ -1,0 +1,94 @@
+"""A real Kafka broker of the tests' own, started and stopped by ``scripts/kafka``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import socket
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path(__file__).parents[1]
+RUNTIME = ROOT / ".runtime"
+PORTS = range(19592, 19992)  # below those that the kernel gives to outgoing connections
+CREATE_SECONDS = 20.0
+
+
+class Broker:
+    """A broker that answers. Topics are made as they are asked for and are nobody else's."""
+
+    def __init__(self, port: int, folder: Path, properties: str = "") -> None:
+        self.port = port
+        self.bootstrap = f"127.0.0.1:{port}"
+        self._environment = {
+            **os.environ,
+            "KAFKA_PORT": str(port),
+            "KAFKA_DATA_DIR": str(folder),
+            "KAFKA_BROKER_PROPERTIES": properties,
+        }
+
+    def script(self, *arguments: str) -> None:
+        """Call ``scripts/kafka``: up, stop, kill, restart, down."""
+        done = subprocess.run(
+            [ROOT / "scripts" / "kafka", *arguments], env=self._environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            message = f"scripts/kafka {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
+            raise RuntimeError(message)
+
+    def topic(self, partitions: int = 4, config: Mapping[str, str] | None = None) -> str:
+        """A fresh topic with a name of its own."""
+        return self._create(1, partitions, config)[0]
+
+    def topics(self, count: int, partitions: int = 4, config: Mapping[str, str] | None = None) -> list[str]:
+        """So many fresh topics, made in one go."""
+        return self._create(count, partitions, config)
+
+    def _create(self, count: int, partitions: int, config: Mapping[str, str] | None) -> list[str]:
+        names = [f"t-{uuid.uuid4().hex[:12]}" for _ in range(count)]
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        topics = [NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]
+        for created in admin.create_topics(topics, operation_timeout=CREATE_SECONDS).values():
+            created.result(CREATE_SECONDS)
+        return names
+
+
+@contextlib.contextmanager
+def running_broker(properties: str = "") -> Iterator[Broker]:
+    """A broker with these further properties (``key=value;key=value``), gone without a trace at the end."""
+    _check_runtime()
+    with tempfile.TemporaryDirectory(prefix="kafka-") as folder:
+        broker = Broker(_free_port(), Path(folder) / "broker", properties)
+        try:
+            broker.script("up")
+            yield broker
+        finally:
+            broker.script("down", "--purge")
+
+
+def _check_runtime() -> None:
+    """``scripts/kafka`` would fetch what is missing; a test must say so instead of downloading for minutes."""
+    java, jars = RUNTIME / "java" / "bin" / "java", list(RUNTIME.glob("kafka-*"))
+    missing = [what for what, there in (("a Java runtime", java.exists()), ("the broker's jars", jars)) if not there]
+    if missing:
+        message = f"tests with a real Kafka need {' and '.join(missing)} in {RUNTIME}: run scripts/setup first"
+        raise RuntimeError(message)
+
+
+def _free_port() -> int:
+    for port in random.Random().sample(PORTS, len(PORTS)):  # others look too: no common seed
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    message = f"no free port in {PORTS}"
+    raise RuntimeError(message)

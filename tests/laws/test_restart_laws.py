@@ -1,0 +1,150 @@
+"""Laws of restarting, of the start gate and of the watchdog, over any history."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.core.gate import PATIENCE_SECONDS, Gate, Sibling
+from worker.core.restart import (
+    HEALTHY_SECONDS,
+    SHORT_LIMIT,
+    UNREADY_LIMIT,
+    Ending,
+    Halt,
+    History,
+    Respawn,
+    classify,
+    decide,
+)
+from worker.core.watch import LONGEST_STEP, WORKING_SHARE, Limits, Stuck, Watch
+from worker.errors import ExitCode
+
+GREATEST_DELAY = 30.0
+
+Lives = list[tuple[Ending, float | None, float]]  # how each process of a slot ended, after how long, and the jitter
+
+statuses = st.integers(min_value=-64, max_value=255)
+crashes = statuses.filter(lambda status: status not in (2, 3, 4)).map(classify)
+jitters = st.floats(min_value=0, max_value=1)
+short_runs = st.floats(min_value=0, max_value=HEALTHY_SECONDS, exclude_max=True)
+healthy_runs = st.floats(min_value=HEALTHY_SECONDS, max_value=1e6)
+runs = st.none() | short_runs | healthy_runs
+
+
+def replay(lives: Lives, *, started: bool = True) -> list[Respawn | Halt]:
+    """The decisions about one slot, up to the halt if there is one."""
+    history, decisions = History(), []
+    for ending, joined_for, jitter in lives:
+        decision = decide(ending, joined_for, history, started=started, jitter=jitter)
+        decisions.append(decision)
+        if isinstance(decision, Halt):
+            break
+        history = decision.history
+    return decisions
+
+
+@given(st.lists(st.tuples(statuses.map(classify), runs, jitters), max_size=60), st.booleans())
+def test_a_delay_is_never_long_and_never_nothing(lives: Lives, started: bool) -> None:
+    for decision in replay(lives, started=started):
+        if isinstance(decision, Respawn):
+            assert 0.1 <= decision.after <= GREATEST_DELAY
+
+
+@given(crashes, st.none() | short_runs, jitters)
+def test_the_first_ending_is_answered_quickly(ending: Ending, joined_for: float | None, jitter: float) -> None:
+    """A process killed once must be replaced within two seconds, start-up included."""
+    (decision,) = replay([(ending, joined_for, jitter)])
+    assert isinstance(decision, Respawn)
+    assert decision.after <= 0.3
+
+
+@given(st.lists(st.tuples(crashes, healthy_runs, jitters), max_size=200))
+def test_a_slot_whose_processes_run_well_is_never_given_up(lives: Lives) -> None:
+    """However often they are killed."""
+    decisions = replay(lives)
+    assert all(isinstance(decision, Respawn) and decision.after <= 0.3 for decision in decisions)
+
+
+@given(st.lists(st.tuples(crashes, short_runs, st.just(0.0)), max_size=SHORT_LIMIT - 1))
+def test_delays_only_grow_until_a_run_is_healthy(lives: Lives) -> None:
+    delays = [decision.after for decision in replay(lives) if isinstance(decision, Respawn)]
+    assert delays == sorted(delays)
+
+
+@given(st.lists(st.tuples(crashes, runs, jitters), max_size=60))
+def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
+    """That is: so many endings in a row without joining, or so many without a healthy run."""
+    decisions = replay(lives)
+    unready = short = 0
+    for (_, joined_for, _), decision in zip(lives, decisions, strict=False):
+        unready = unready + 1 if joined_for is None else 0
+        short = 1 if joined_for is not None and joined_for >= HEALTHY_SECONDS else short + 1
+        hopeless = unready >= UNREADY_LIMIT or short >= SHORT_LIMIT
+        assert isinstance(decision, Halt) is hopeless
+        assert not isinstance(decision, Halt) or decision.exit_code is ExitCode.CRASH_LOOP
+
+
+@given(st.lists(jitters, max_size=200), st.builds(History, st.integers(0, 4), st.integers(0, 19)))
+def test_an_outage_of_the_broker_never_stops_a_replica_that_had_started(draws: list[float], history: History) -> None:
+    ending = classify(ExitCode.BROKER_UNREACHABLE)
+    for jitter in draws:
+        decision = decide(ending, None, history, started=True, jitter=jitter)
+        assert isinstance(decision, Respawn)
+        assert decision.history == history
+
+
+siblings = st.builds(Sibling, joined=st.booleans(), assigned=st.integers(0, 5)).map(
+    lambda sibling: sibling if sibling.joined else Sibling(joined=False, assigned=0)
+)
+
+
+@given(
+    st.integers(1, 20),
+    st.integers(2, 4).flatmap(
+        lambda n: st.lists(
+            st.tuples(st.lists(siblings, min_size=n, max_size=n), st.floats(0.01, 3)), min_size=1, max_size=40
+        )
+    ),
+)
+def test_the_gate_opens_once_in_time_and_not_before_all_have_joined(
+    partitions: int, looks: list[tuple[list[Sibling], float]]
+) -> None:
+    gate, now, first_joined, was_open = Gate(partitions), 0.0, None, False
+    for replica, step in looks:
+        now += step
+        is_open = gate.update(replica, now)
+        if first_joined is None and any(sibling.joined for sibling in replica):
+            first_joined = now
+        late = first_joined is not None and now - first_joined >= PATIENCE_SECONDS
+        assert is_open or not (was_open or late)
+        assert not is_open or was_open or late or all(sibling.joined for sibling in replica)
+        was_open = is_open
+
+
+steps = st.lists(st.floats(min_value=0.01, max_value=5.0), min_size=1, max_size=200)
+
+
+@given(steps, st.floats(min_value=WORKING_SHARE * 1.01, max_value=4.0), st.integers(0, 3))
+def test_a_process_that_uses_its_cpu_is_never_called_stuck(waits: list[float], share: float, turns: int) -> None:
+    watch, now = Watch(Limits(boot=10, turn=10)), 0.0
+    for wait in waits:
+        now += wait
+        assert not isinstance(watch.look(turns, now * share, now), Stuck)
+
+
+@given(steps, st.integers(0, 3))
+def test_a_silent_process_is_called_stuck_as_soon_as_it_was_watched_for_the_limit(
+    waits: list[float], turns: int
+) -> None:
+    """Long waits between two looks count for a little only: everything may have been frozen."""
+    watch, now, watched = Watch(Limits(boot=10, turn=10)), 0.0, 0.0
+    watch.look(turns, 0.0, now)
+    for wait in waits:
+        now += wait
+        watched += min(wait, LONGEST_STEP)
+        verdict = watch.look(turns, 0.0, now)
+        if isinstance(verdict, Stuck):
+            assert watched > 9.999  # not exactly 10: the sums are rounded
+            return
+        assert watched < 10.001

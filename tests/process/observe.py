@@ -1,0 +1,80 @@
+"""Replicas of stand-ins, as programs of their own, watched from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PATIENCE = 20.0  # seconds; only a failure ever waits so long
+
+
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be reaped does not."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+class Replica:
+    """A running replica and what it has said."""
+
+    def __init__(self, folder: Path, behaviours: tuple[str, ...], options: dict[str, Any]) -> None:
+        self.folder = folder
+        self._stderr = folder / "stderr"
+        with self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, HERE / "replica.py", folder, json.dumps({"behaviours": behaviours, **options})],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stderr=stderr,
+            )
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The log lines of this name, so far."""
+        lines = [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}")]
+        return [line for line in lines if line["event"] == name]
+
+    def wait_for(self, name: str, count: int = 1, seconds: float = PATIENCE) -> list[dict[str, Any]]:
+        """The log lines of this name, once there are so many."""
+        until(lambda: len(self.events(name)) >= count, seconds)
+        return self.events(name)
+
+    def running(self) -> list[int]:
+        """The pids of the processes that have begun to take tasks, dead or alive."""
+        return [int(file.name.removeprefix("running-")) for file in self.folder.glob("running-*")]
+
+    def wait_running(self, count: int = 1) -> list[int]:
+        """Their pids, once there are so many."""
+        until(lambda: len(self.running()) >= count)
+        return self.running()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def exit_code(self, seconds: float = PATIENCE) -> int:
+        return self.process.wait(seconds)

@@ -1,0 +1,85 @@
+"""A replica of stand-ins, run by the tests as a program: ``replica.py FOLDER OPTIONS-AS-JSON``."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+# As the command line does; a child must not inherit them by importing this script.
+import click
+import prometheus_client
+import pydantic_settings
+import rich
+
+from worker import logs
+from worker.core.watch import Limits
+from worker.process.config import ProcessConfig
+from worker.supervisor.board import Board
+from worker.supervisor.http import serving
+from worker.supervisor.signals import Signals
+from worker.supervisor.supervisor import Plan, Supervisor
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+USED = (click, prometheus_client, pydantic_settings, rich)
+
+
+def config(slot: int, behaviour: str, folder: str) -> ProcessConfig:
+    return ProcessConfig(
+        name=f"test-{slot}",
+        slot=slot,
+        group="group",
+        request_topics=("requests",),
+        ack_topic="answers",
+        dead_letter_topic="letters",
+        consumer_properties={},
+        revoke_hold={},
+        producer_properties={},
+        handler=behaviour,
+        handler_kwargs={"folder": folder},
+        guarantee="at-least-once",
+        ordering="partition",
+        max_attempts=3,
+        retry_first=1,
+        retry_greatest=1,
+        drain_timeout=0,
+        max_answer_bytes=1000,
+        max_dead_letter_bytes=1000,
+        log_level="INFO",
+        log_format="json",
+    )
+
+
+def inherit_orphans() -> None:
+    """Do as PID 1 does: adopt what others leave behind, here the child of a child."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(7)
+        os._exit(0)
+
+
+def main(folder: str, behaviours: list[str], *, orphans: bool = False, **options: Any) -> int:
+    logs.configure("INFO", "json")
+    if orphans:
+        inherit_orphans()
+    options["limits"] = Limits(*options.get("limits", ()))
+    port = options.pop("port", 0)
+    plan = Plan(
+        configs=[config(slot, behaviour, folder) for slot, behaviour in enumerate(behaviours)],
+        partitions=len(behaviours),
+        drain_timeout=options.pop("drain_timeout", 0),
+        target="stand_in:run",
+        **options,
+    )
+    board = Board()
+    with Signals() as signals, serving(board, port):
+        (Path(folder) / "ready").touch()
+        return Supervisor(plan, signals, board).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], **json.loads(sys.argv[2])))

@@ -1,0 +1,112 @@
+"""``worker run`` from the command line to the exit code, as far as it gets without Kafka."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process.observe import PATIENCE, ROOT, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number: int = server.getsockname()[1]
+        return number
+
+
+@pytest.fixture
+def start(port: int) -> Iterator[Start]:
+    """Starts ``worker run`` with a broker address where nobody is, changed by the variables given."""
+    started = []
+
+    def run(**variables: str) -> subprocess.Popen[str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "WORKER_"))}
+        environment = {
+            "KAFKA_BOOTSTRAP_SERVER": f"127.0.0.1:{port}",
+            "KAFKA_REQUEST_TOPIC": "requests",
+            "KAFKA_ACK_TOPIC": "answers",
+            "KAFKA_CONSUMER_GROUP_ID": "group",
+            "WORKER_HANDLER": "examples.hello:greet",
+            "WORKER_HTTP_PORT": "0",
+            "PYTHONPATH": str(ROOT),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "worker", "run"],
+            env=clean | environment | variables,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def complaint(process: subprocess.Popen[str]) -> str:
+    """What it said to the user: one line, beside the log's, which are JSON."""
+    _, stderr = process.communicate(timeout=PATIENCE)
+    (line,) = [line for line in stderr.splitlines() if not line.startswith("{")]
+    return line
+
+
+def ask(port: int, path: str) -> int | None:
+    """The status, or None while nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
+def test_a_broker_that_cannot_be_reached(start: Start, port: int) -> None:
+    """Beside the one line there is only the log."""
+    process = start(KAFKA_CONNECT_TIMEOUT="1s")
+    assert f"127.0.0.1:{port}" in complaint(process)
+    assert process.returncode == 4
+
+
+def test_a_port_that_is_taken(start: Start) -> None:
+    with socket.create_server(("", 0)) as taken:
+        number = str(taken.getsockname()[1])
+        process = start(WORKER_HTTP_PORT=number)
+        assert complaint(process).startswith(f"worker: WORKER_HTTP_PORT={number} cannot be used")
+    assert process.returncode == 2
+
+
+def test_settings_that_are_wrong(start: Start) -> None:
+    process = start(WORKER_PROCESSES="many")
+    assert "WORKER_PROCESSES" in complaint(process)
+    assert process.returncode == 2
+
+
+def test_while_it_waits_for_the_broker_it_is_live_and_not_ready_and_can_be_stopped(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        http_port = free.getsockname()[1]
+    process = start(WORKER_HTTP_PORT=str(http_port))
+    until(lambda: ask(http_port, "/livez") == 200)
+    assert ask(http_port, "/readyz") == 503
+    asked_at = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    assert time.monotonic() - asked_at < 2

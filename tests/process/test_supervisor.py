@@ -1,0 +1,213 @@
+"""The supervisor with real processes and real signals, without Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process.observe import alive, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.process.observe import Replica
+
+    Start = Callable[..., Replica]
+
+SOON = 1.0  # seconds: a limit, where a test is about what comes after it
+LATER = 4.0  # the same of the watchdog, where a process that is well must keep within it on a busy machine
+
+
+def test_a_killed_process_is_replaced_within_two_seconds(replica: Start) -> None:
+    """Its successor takes tasks by then, start-up included, and the sibling has not been touched."""
+    one = replica("idle", "idle")
+    before = one.wait_running(2)
+    killed_at = time.monotonic()
+    os.kill(before[0], signal.SIGKILL)
+    after = one.wait_running(3)
+    assert time.monotonic() - killed_at < 2
+    assert [alive(pid) for pid in before] == [False, True]
+    assert len(after) == 3
+    assert one.wait_for("process.ended")[0]["ending"] == "SIGKILL"
+
+
+def test_nothing_outlives_a_killed_supervisor(replica: Start) -> None:
+    one = replica("busy", "stubborn", "hanging")
+    one.wait_running(2)
+    pids = [event["pid"] for event in one.events("process.started")]
+    one.process.kill()
+    until(lambda: not any(alive(pid) for pid in pids), seconds=2)
+    assert len(pids) == 3
+
+
+def test_a_process_that_has_just_been_started_does_not_outlive_its_supervisor(replica: Start) -> None:
+    """It has not come so far yet as to ask the kernel for that."""
+    one = replica("importing")
+    (started,) = one.wait_for("process.started")
+    one.process.kill()
+    until(lambda: not alive(started["pid"]), seconds=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_stop_signal_drains(replica: Start, number: signal.Signals) -> None:
+    one = replica("idle", "idle")
+    pids = one.wait_running(2)
+    one.send(number)
+    assert one.exit_code() == 0
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_a_drain_waits_for_tasks_and_a_second_signal_cancels_them(replica: Start) -> None:
+    one = replica("busy", "idle")
+    one.wait_running(2)
+    one.send(signal.SIGTERM)
+    one.wait_for("process.ended")  # the idle one
+    one.send(signal.SIGHUP)  # no second signal: a terminal that closes sends several
+    one.wait_for("supervisor.signal", 2)
+    assert one.process.poll() is None
+    assert not one.events("supervisor.cancelling")
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 6
+
+
+def test_a_drain_that_takes_too_long_is_cancelled(replica: Start) -> None:
+    one = replica("busy", drain_timeout=SOON)
+    one.wait_running()
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 6
+    assert not one.events("process.killed")
+
+
+def test_a_process_that_does_not_let_itself_be_cancelled_is_killed(replica: Start) -> None:
+    one = replica("stubborn", leave_grace=SOON)
+    (pid,) = one.wait_running()
+    one.send(signal.SIGTERM)
+    one.wait_for("supervisor.draining")  # the kernel keeps one signal of a kind for a process, not two
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 6
+    assert [event["pid"] for event in one.events("process.killed")] == [pid]
+
+
+def test_a_process_that_dies_while_draining_is_not_replaced(replica: Start) -> None:
+    one = replica("crashing_in_drain")
+    one.wait_running()
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 0
+    assert len(one.events("process.started")) == 1
+
+
+def test_a_signal_that_comes_before_the_processes_are_up_is_obeyed(replica: Start) -> None:
+    one = replica(*["idle"] * 8)
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 0
+
+
+def test_a_drain_does_not_wait_for_a_process_that_is_still_starting(replica: Start) -> None:
+    """Nobody knows how long a handler's import takes, and no task is lost by killing it."""
+    one = replica("importing", leave_grace=SOON)
+    one.wait_for("process.started")
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 0
+
+
+def test_a_handler_that_cannot_be_loaded_stops_the_replica_with_one_line(replica: Start) -> None:
+    one = replica("unloadable", "unloadable", "unloadable")
+    assert one.exit_code() == 3
+    assert [line for line in one.stderr.splitlines() if "nowhere" in line] == ["worker: no module named nowhere"]
+
+
+def test_processes_that_keep_crashing_stop_the_replica(replica: Start) -> None:
+    one = replica("crashing", "idle")
+    assert one.exit_code() == 5
+    assert len(one.events("process.ended")) == 6  # five of the first slot, then the drained sibling
+    assert [line for line in one.stderr.splitlines() if line.startswith("worker: ")] == [
+        "worker: 5 processes ended soon after their start, the last by exit_9"
+    ]
+
+
+@pytest.mark.parametrize(("behaviour", "limits"), [("hanging", (60, SOON)), ("importing", (SOON, 60))])
+def test_a_stuck_process_shows_its_stacks_and_is_replaced(
+    replica: Start, behaviour: str, limits: tuple[float, float]
+) -> None:
+    """Stuck is: its loop does not turn, or never began to, and it uses no CPU."""
+    one = replica(behaviour, limits=limits)
+    one.wait_for("process.started", 2)
+    assert [event["ending"] for event in one.events("process.ended")] == ["stuck"]
+    if behaviour == "hanging":  # the other has not come so far as to install what shows them
+        assert "Fatal Python error: Aborted" in one.stderr
+
+
+def test_a_stopped_process_is_killed_though_it_cannot_take_a_signal(replica: Start) -> None:
+    one = replica("idle", "idle", limits=(60, LATER))
+    first, _ = one.wait_running(2)
+    os.kill(first, signal.SIGSTOP)
+    one.wait_running(3)
+    assert not alive(first)
+    assert [event["pid"] for event in one.events("process.killed")] == [first]
+
+
+def test_a_process_that_does_not_turn_but_works_is_left_alone(replica: Start) -> None:
+    one = replica("spinning", limits=(60, LATER))
+    one.wait_for("process.slow")
+    assert not one.events("process.stuck")
+    assert len(one.events("process.started")) == 1
+
+
+def test_orphans_that_a_supervisor_inherits_are_reaped(replica: Start) -> None:
+    one = replica("idle", orphans=True)
+    strangers = one.wait_for("stranger.reaped", 2)
+    assert sorted(event["status"] for event in strangers) == [0, 7]
+    one.wait_running()
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 0
+
+
+def test_what_a_handler_has_started_dies_with_its_process(replica: Start) -> None:
+    one = replica("parental")
+    (pid,) = one.wait_running()
+    grandchild = int((one.folder / "grandchild").read_text())
+    assert alive(grandchild)
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not alive(grandchild))
+
+
+def test_a_process_starts_with_open_ears_and_without_its_parents_modules(replica: Start) -> None:
+    """The stand-in replica's main script imports what the command line imports; that must stay out of the child."""
+    one = replica("telling")
+    one.wait_running()
+    told = json.loads((one.folder / "told").read_text())
+    unwanted = {"replica", "rich", "click", "pydantic", "pydantic_settings", "prometheus_client", "pathos", "psutil"}
+    assert unwanted.isdisjoint(told["modules"])
+    assert [name for name in told["modules"] if name.startswith(("worker.cli", "worker.supervisor.s"))] == []
+    assert told["blocked"] == []
+
+
+def test_counters_go_on_where_a_killed_process_left_off(replica: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    one = replica("idle", port=port)
+    (pid,) = one.wait_running()
+    until(lambda: polls(port) >= 50)
+    before = polls(port)
+    os.kill(pid, signal.SIGKILL)
+    seen = [before]
+    while seen[-1] <= before + 10:  # the replacement's, beyond what the dead one had counted since
+        seen.append(polls(port))
+    assert seen == sorted(seen)
+    assert len(one.running()) == 2
+
+
+def polls(port: int) -> float:
+    """What ``/metrics`` says of one counter of the first slot."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        lines = [
+            line for line in answer.read().decode().splitlines() if line.startswith('worker_polls_total{slot="0"}')
+        ]
+    return float(lines[0].split()[1]) if lines else 0.0

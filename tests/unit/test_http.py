@@ -1,0 +1,253 @@
+"""What the operations endpoints say, from made-up readings; and the server, once, over a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from worker.core.lifecycle import State
+from worker.core.stopping import Phase
+from worker.errors import SettingsError
+from worker.process.cell import Stamp
+from worker.supervisor.board import LIVE_SECONDS, Board, describe, why_not_ready
+from worker.supervisor.http import Endpoints, serving
+from worker.supervisor.slots import Reading, Usage
+from worker.supervisor.totals import NOTHING, add
+from worker.vocabulary import BUCKETS, METRICS
+
+SNAPSHOT: dict[str, Any] = {
+    "state": "running",
+    "protocol": "consumer",
+    "counters": {"polls_total": 7, "tasks_total": {"OK": 5, "FAILED": 1}},
+    "gauges": {"queued_records": 3, "busy": 1},
+    "histograms": {"run_seconds": [1.0, 2.0, *[0.0] * (len(BUCKETS) - 2), 4.0, 99.5]},
+    "partitions": {"requests[0]": {"queued": 2, "committed": 40}, "requests[4]": {"queued": 1, "committed": None}},
+    "task": {"topic": "requests", "partition": 0, "offset": 41, "attempt": 1, "started": 1000.0},
+}
+
+
+def reading(
+    slot: int = 0, state: State = State.RUNNING, snapshot: dict[str, Any] | None = None, **changes: Any
+) -> Reading:
+    """A slot with a process in it."""
+    snapshot = SNAPSHOT if snapshot is None else snapshot
+    totals = add(NOTHING, snapshot)
+    one = Reading(slot, 100 + slot, Stamp(9, state, 2, 100 + slot), Usage(1.5, 64_000_000), snapshot, totals, {})
+    return one._replace(**changes)
+
+
+def empty(slot: int = 0, **changes: Any) -> Reading:
+    """A slot whose process has ended."""
+    return reading(slot, State.NEW, {}, pid=None, stamp=Stamp(0, 0, 0, 0), usage=Usage(0.0, 0), **changes)
+
+
+class FakeSlot:
+    """A slot that shows what it is told to."""
+
+    def __init__(self, shown: Reading) -> None:
+        self.shown = shown
+
+    def read(self) -> Reading:
+        return self.shown
+
+
+@pytest.fixture
+def board() -> Board:
+    board = Board()
+    board.slots = (FakeSlot(reading(0)), FakeSlot(empty(1, restarts={"SIGKILL": 2})))  # type: ignore[assignment]
+    return board
+
+
+def samples(board: Board) -> dict[tuple[str, ...], float]:
+    """What ``/metrics`` says, by name, slot and further label."""
+    families = text_string_to_metric_families(Endpoints(board).respond("/metrics").body.decode())
+    rows = [row for family in families for row in family.samples]
+    return {
+        (row.name, *(row.labels[name] for name in sorted(row.labels, key="slot".__ne__))): row.value for row in rows
+    }
+
+
+# -- live and ready
+
+
+def test_it_is_live_while_the_loop_turns(board: Board) -> None:
+    endpoints = Endpoints(board)
+    assert endpoints.respond("/livez").status == 200
+    board.turned -= LIVE_SECONDS
+    assert endpoints.respond("/livez").status == 503
+
+
+def test_it_is_live_but_not_ready_before_the_broker_was_asked() -> None:
+    endpoints = Endpoints(Board())
+    assert endpoints.respond("/livez").status == 200
+    assert endpoints.respond("/readyz").status == 503
+
+
+@pytest.mark.parametrize(
+    ("phase", "readings", "reason"),
+    [
+        (Phase.RUN, [reading(0), reading(1, State.NEW)], None),
+        (Phase.RUN, [reading(0, State.JOINING), reading(1, State.NEW)], "joining"),
+        (Phase.RUN, [reading(0, State.NEW), empty(1)], "starting"),
+        (Phase.RUN, [empty(0)], "starting"),
+        (Phase.RUN, [], "starting"),
+        (Phase.DRAIN, [reading(0)], "draining"),
+        (Phase.CANCEL, [reading(0)], "draining"),
+    ],
+)
+def test_it_is_ready_when_some_process_may_start_tasks(
+    phase: Phase, readings: list[Reading], reason: str | None
+) -> None:
+    said = why_not_ready(phase, readings)
+    assert said is None if reason is None else said is not None and said.startswith(reason)
+
+
+def test_readiness_is_a_status_with_a_reason(board: Board) -> None:
+    endpoints = Endpoints(board)
+    assert endpoints.respond("/readyz").status == 200
+    board.phase = Phase.DRAIN
+    response = endpoints.respond("/readyz?verbose=1")
+    assert response.status == 503
+    assert json.loads(response.body) == {"status": "not ready", "reason": "draining"}
+
+
+@pytest.mark.parametrize("target", ["/favicon.ico", "/", "", "*", "http://[/livez", "/livez/", "\x00"])
+def test_other_paths_are_not_found(board: Board, target: str) -> None:
+    response = Endpoints(board).respond(target)
+    assert response.status == 404
+    assert "/tasks" in json.loads(response.body)["paths"]
+
+
+# -- tasks
+
+
+def test_a_process_is_described_with_its_task_and_its_queues() -> None:
+    assert describe(reading(3, restarts={"SIGKILL": 2, "stuck": 1}), now=1002.5) == {
+        "slot": 3,
+        "pid": 103,
+        "state": "running",
+        "protocol": "consumer",
+        "partitions": SNAPSHOT["partitions"],
+        "queued": 3,
+        "task": {**SNAPSHOT["task"], "since": "1970-01-01T00:16:40+00:00", "seconds": 2.5},
+        "cpu_seconds": 1.5,
+        "resident_bytes": 64_000_000,
+        "restarts": 3,
+    }
+
+
+def test_a_process_that_has_said_nothing_yet_is_new() -> None:
+    said = describe(reading(0, State.NEW, {}), now=0.0)
+    assert (said["state"], said["task"], said["queued"]) == ("new", None, 0)
+
+
+def test_an_empty_slot_has_no_process() -> None:
+    said = describe(empty(1), now=0.0)
+    assert (said["pid"], said["state"], said["task"]) == (None, None, None)
+
+
+def test_all_processes_are_listed(board: Board) -> None:
+    processes = json.loads(Endpoints(board).respond("/tasks").body)["processes"]
+    assert [process["slot"] for process in processes] == [0, 1]
+
+
+# -- metrics
+
+
+def test_a_snapshot_becomes_samples_by_slot(board: Board) -> None:
+    shown = samples(board)
+    assert shown["worker_polls_total", "0"] == 7
+    assert shown["worker_tasks_total", "0", "OK"] == 5
+    assert shown["worker_queued_records", "0"] == 3
+    assert shown["worker_state", "0"] == State.RUNNING
+    assert shown["worker_assigned_partitions", "0"] == 2
+    assert shown["worker_process_resident_bytes", "0"] == 64_000_000
+    assert shown["worker_process_cpu_seconds", "0"] == 1.5
+
+
+def test_histograms_are_cumulative(board: Board) -> None:
+    shown = samples(board)
+    assert shown["worker_run_seconds_bucket", "0", "0.001"] == 1
+    assert shown["worker_run_seconds_bucket", "0", "0.005"] == 3
+    assert shown["worker_run_seconds_bucket", "0", "43200.0"] == 3
+    assert shown["worker_run_seconds_bucket", "0", "+Inf"] == 7
+    assert shown["worker_run_seconds_count", "0"] == 7
+    assert shown["worker_run_seconds_sum", "0"] == 99.5
+
+
+def test_the_supervisors_own_metrics_are_there(board: Board) -> None:
+    shown = samples(board)
+    assert shown["worker_processes",] == 1
+    assert (shown["worker_process_up", "0"], shown["worker_process_up", "1"]) == (1, 0)
+    assert shown["worker_process_restarts_total", "1", "SIGKILL"] == 2
+
+
+def test_an_empty_slot_keeps_its_counters_and_has_no_gauges(board: Board) -> None:
+    board.slots = (FakeSlot(empty(0, totals=add(NOTHING, SNAPSHOT))),)  # type: ignore[assignment]
+    shown = samples(board)
+    assert shown["worker_tasks_total", "0", "OK"] == 5
+    assert ("worker_queued_records", "0") not in shown
+    assert ("worker_process_cpu_seconds", "0") not in shown
+
+
+def test_every_metric_of_the_vocabulary_is_exported(board: Board) -> None:
+    families = text_string_to_metric_families(Endpoints(board).respond("/metrics").body.decode())
+    assert {family.name for family in families} == {
+        f"worker_{metric.name}".removesuffix("_total") for metric in METRICS
+    }
+
+
+def test_totals_add_numbers_labels_and_histograms() -> None:
+    first = add(NOTHING, {"counters": {"a": 1, "b": {"x": 1}}, "histograms": {"h": [1, 0, 0.5]}})
+    both = add(first, {"counters": {"a": 2, "b": {"x": 1, "y": 1}, "c": 1}, "histograms": {"h": [1, 1, 0.5]}})
+    assert both["counters"] == {"a": 3, "b": {"x": 2, "y": 1}, "c": 1}
+    assert both["histograms"] == {"h": [2, 1, 1.0]}
+    assert first["counters"] == {"a": 1, "b": {"x": 1}}  # a reader may hold it
+    assert add(both, {}) == both
+
+
+# -- the server
+
+
+def test_the_server_answers_and_survives_nonsense(board: Board) -> None:
+    with serving(board, _free_port()) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as raw:
+            raw.sendall(b"\x00\xff nonsense\r\n\r\n")
+            assert b"400" in raw.recv(1000)
+        assert _ask(port, "GET", "/livez") == (200, b'{"status": "live"}\n')
+        assert _ask(port, "HEAD", "/livez") == (200, b"")
+        assert _ask(port, "POST", "/livez")[0] == 501
+        assert _ask(port, "GET", "/%zz[")[0] == 404
+
+
+def test_a_port_in_use_is_the_users_to_mend(board: Board) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=f"WORKER_HTTP_PORT={port} cannot be used"), serving(board, port):
+            pass
+
+
+def test_port_0_serves_nothing(board: Board) -> None:
+    with serving(board, 0) as port:
+        assert port == 0
+
+
+def _free_port() -> int:
+    with socket.create_server(("", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _ask(port: int, method: str, path: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()

@@ -1,0 +1,128 @@
+"""What log lines look like, whoever writes them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+
+from worker import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Leave the logging of the test run as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def lines(capfd: pytest.CaptureFixture[str]) -> Lines:
+    """The JSON lines on stderr since the last call."""
+    return lambda: [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+
+
+def test_a_json_line_says_when_how_bad_what_and_who(lines: Lines) -> None:
+    logs.configure("INFO", "json", process="host-3")
+    structlog.get_logger("poller").info("partitions.assigned", partitions=["requests[0]"])
+    (line,) = lines()
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "level": "info",
+        "event": "partitions.assigned",
+        "process": "host-3",
+        "logger": "poller",
+        "partitions": ["requests[0]"],
+    }
+
+
+def test_the_level_holds_for_all(lines: Lines) -> None:
+    logs.configure("WARNING", "json")
+    structlog.get_logger().info("a")
+    logging.getLogger("library").info("b")
+    structlog.get_logger().warning("c")
+    logging.getLogger("library").warning("d")
+    assert [line["event"] for line in lines()] == ["c", "d"]
+
+
+def test_libraries_log_into_the_same_lines(lines: Lines) -> None:
+    logs.configure("DEBUG", "json")
+    library = logging.getLogger("library")
+    library.warning("%d %% of %s", 5, "it")
+    library.log(25, "between two levels")
+    library.log(5, "below all levels")
+    library.warning("does not %d fit", "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        logging.captureWarnings(capture=True)  # the line above has put back what was there before
+        warnings.warn("old", stacklevel=1)
+    said = [(line["level"], line["event"]) for line in lines()]
+    assert said[:3] == [("warning", "5 % of it"), ("info", "between two levels"), ("warning", "does not %d fit")]
+    assert "UserWarning: old" in said[3][1]
+
+
+def test_the_kafka_clients_lines_are_taken_apart(lines: Lines) -> None:
+    logs.configure("INFO", "json")
+    logging.getLogger("librdkafka").error("%s [%s] %s", "FAIL", "rdkafka#consumer-1", "connect refused")
+    (line,) = lines()
+    assert (line["event"], line["facility"], line["message"]) == ("client.log", "FAIL", "connect refused")
+
+
+@pytest.mark.parametrize("fmt", ["json", "console"])
+def test_an_exception_is_shown_with_its_traceback(fmt: str, capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure("INFO", fmt)
+    try:
+        int("broken")
+    except ValueError:
+        structlog.get_logger().exception("process.failed")
+        logging.getLogger("library").exception("library failed")
+    shown = capfd.readouterr().err
+    assert shown.count("Traceback (most recent call last)") == 2
+    assert shown.count("ValueError: invalid literal") == 2
+
+
+def test_any_value_can_be_logged(lines: Lines) -> None:
+    logs.configure("INFO", "json")
+    structlog.get_logger().info("x", strange=object(), bytes=b"\xff", text="é\udcff")
+    (line,) = lines()
+    assert line["text"] == "é\udcff"
+    assert line["strange"].startswith("<object")
+
+
+def test_a_full_disk_loses_the_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int, _data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    logs.configure("INFO", "json")
+    monkeypatch.setattr(os, "write", full)
+    structlog.get_logger().info("x")
+    logs.complain("y")
+
+
+def test_a_complaint_is_one_line_whatever_the_format(capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure("CRITICAL", "json")
+    logs.complain("no such topic\n\n  create it\n")
+    assert capfd.readouterr().err == "worker: no such topic; create it\n"
+
+
+def test_auto_is_console_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert logs.resolve("auto") == "console"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    assert logs.resolve("auto") == "json"
+    assert logs.resolve("console") == "console"

@@ -1,0 +1,116 @@
+"""What follows the end of a worker process."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from worker.core.restart import (
+    HEALTHY_SECONDS,
+    SHORT_LIMIT,
+    UNREADY_LIMIT,
+    Ending,
+    Halt,
+    History,
+    Respawn,
+    classify,
+    decide,
+)
+from worker.errors import ExitCode
+
+KILLED = Ending("SIGKILL")
+UNREACHABLE = Ending("broker_unreachable", ExitCode.BROKER_UNREACHABLE)
+
+
+@pytest.mark.parametrize(
+    ("status", "ending"),
+    [
+        (0, Ending("drained", 0)),
+        (1, Ending("exit_1", 1)),  # our 1 is the supervisor's; a child's is the interpreter's
+        (3, Ending("handler_unloadable", 3)),
+        (72, Ending("thread_died", 72)),
+        (99, Ending("exit_99", 99)),
+        (-11, Ending("SIGSEGV")),
+        (-64, Ending("SIGRTMAX")),
+        (-50, Ending("signal_50")),
+    ],
+)
+def test_an_ending_is_named_by_its_exit_code_or_signal(status: int, ending: Ending) -> None:
+    assert classify(status) == ending
+
+
+def test_sigkill_counts_as_out_of_memory_only_if_the_kernel_says_so() -> None:
+    assert classify(-signal.SIGKILL) == KILLED
+    assert classify(-signal.SIGKILL, out_of_memory=True) == Ending("out_of_memory")
+    assert classify(-signal.SIGSEGV, out_of_memory=True) == Ending("SIGSEGV")
+    assert classify(1, out_of_memory=True) == Ending("exit_1", 1)
+
+
+def test_a_process_that_the_watchdog_killed_is_called_stuck() -> None:
+    """Whether SIGABRT was enough or not; one that ended by itself in the last moment is not."""
+    assert classify(-signal.SIGABRT, stuck=True) == Ending("stuck")
+    assert classify(-signal.SIGKILL, stuck=True, out_of_memory=True) == Ending("stuck")
+    assert classify(0, stuck=True) == Ending("drained", 0)
+
+
+def test_the_first_restart_is_quick_and_later_ones_take_longer() -> None:
+    history, delays = History(), []
+    for _ in range(SHORT_LIMIT - 1):
+        decision = decide(KILLED, 1.0, history, started=True, jitter=0.0)
+        assert isinstance(decision, Respawn)
+        delays.append(decision.after)
+        history = decision.history
+    assert delays[:4] == pytest.approx([0.2, 0.4, 0.8, 1.6])
+    assert delays[-1] == 30
+
+
+def test_a_healthy_run_forgets_what_was_before() -> None:
+    history = History(unready=UNREADY_LIMIT - 1, short=SHORT_LIMIT - 1)
+    decision = decide(KILLED, HEALTHY_SECONDS, history, started=True, jitter=0.0)
+    assert decision == Respawn(0.2, History(unready=0, short=1))
+
+
+def test_having_joined_is_enough_to_start_counting_anew() -> None:
+    """A process that joins the group has shown that it can start; only repeated short runs count against it."""
+    decision = decide(KILLED, 0.1, History(unready=UNREADY_LIMIT - 1, short=4), started=True, jitter=0.0)
+    assert isinstance(decision, Respawn)
+    assert decision.history == History(unready=0, short=5)
+
+
+def test_processes_that_never_join_are_given_up_soon() -> None:
+    decision = decide(KILLED, None, History(unready=UNREADY_LIMIT - 1), started=True, jitter=0.0)
+    assert isinstance(decision, Halt)
+    assert decision.exit_code is ExitCode.CRASH_LOOP
+    assert "SIGKILL" in decision.reason
+
+
+def test_processes_that_join_and_end_soon_are_given_up_late() -> None:
+    """Each of a few poisonous requests may kill as many processes as it has attempts."""
+    decision = decide(KILLED, 0.5, History(short=SHORT_LIMIT - 1), started=True, jitter=0.0)
+    assert isinstance(decision, Halt)
+    assert decision.exit_code is ExitCode.CRASH_LOOP
+
+
+@pytest.mark.parametrize("code", [ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE])
+def test_what_no_restart_can_mend_stops_the_replica_at_once(code: ExitCode) -> None:
+    decision = decide(Ending("x", code), None, History(), started=True, jitter=0.0)
+    assert isinstance(decision, Halt)
+    assert decision.exit_code is code
+
+
+def test_an_unreachable_broker_stops_a_replica_that_has_not_started() -> None:
+    decision = decide(UNREACHABLE, None, History(), started=False, jitter=0.0)
+    assert isinstance(decision, Halt)
+    assert decision.exit_code is ExitCode.BROKER_UNREACHABLE
+
+
+def test_an_outage_later_is_waited_out() -> None:
+    """However long it lasts: siblings may be in the middle of long tasks."""
+    history = History(unready=UNREADY_LIMIT - 1, short=SHORT_LIMIT - 1)
+    assert decide(UNREACHABLE, None, history, started=True, jitter=0.0) == Respawn(30, history)
+
+
+def test_the_same_codes_from_a_process_that_had_joined_are_crashes_like_others() -> None:
+    for code in (ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE, ExitCode.BROKER_UNREACHABLE):
+        assert isinstance(decide(Ending("x", code), 5.0, History(), started=True, jitter=0.0), Respawn)

@@ -1,0 +1,71 @@
+"""Which requests were answered, and how often: plain counting, no Kafka."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from worker.core.model import Partition
+
+_NOT_OURS = 255
+_MOST = 254  # answers counted per request; more of them are as wrong as these
+
+
+class Tally:
+    """Counts answers by origin, one byte per offset between our first and last request of a partition."""
+
+    def __init__(self) -> None:
+        self._firsts: dict[Partition, int] = {}
+        self._answers: dict[Partition, bytearray] = {}
+        self.sent = 0
+        self.answered = 0  # requests with at least one answer
+        self.duplicates = 0  # answers after the first
+        self.outcomes: Counter[str] = Counter()  # of the first answers
+
+    @property
+    def open(self) -> int:
+        """Requests without an answer."""
+        return self.sent - self.answered
+
+    def expect(self, partition: Partition, offset: int) -> None:
+        """A request of ours stands there. Offsets of a partition come in rising order."""
+        row = self._answers.setdefault(partition, bytearray())
+        first = self._firsts.setdefault(partition, offset)
+        row.extend(bytes([_NOT_OURS]) * (offset - first - len(row)))
+        row.append(0)
+        self.sent += 1
+
+    def answer(self, partition: Partition, offset: int, outcome: str) -> bool:
+        """Count an answer to the request there; returns whether that request is ours."""
+        row = self._answers.get(partition, bytearray())
+        at = offset - self._firsts.get(partition, 0)
+        if not 0 <= at < len(row) or row[at] == _NOT_OURS:
+            return False
+        count = row[at]
+        row[at] = min(count + 1, _MOST)
+        if count:
+            self.duplicates += 1
+        else:
+            self.answered += 1
+            self.outcomes[outcome] += 1
+        return True
+
+    def unanswered(self) -> Iterator[tuple[Partition, int]]:
+        """The origins of the requests without an answer."""
+        for partition, row in self._answers.items():
+            first = self._firsts[partition]
+            yield from ((partition, first + at) for at, count in enumerate(row) if count == 0)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as text, neighbours drawn together: ``3-7, 12``."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

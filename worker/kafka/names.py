@@ -1,0 +1,157 @@
+"""librdkafka's property names: how they are spelt as variables, which the worker owns, which belong to which client.
+
+Tables only, and the few functions that look into them. Checked against the client's own table in
+``tests/unit/test_properties.py``.
+"""
+
+from __future__ import annotations
+
+PREFIX = "KAFKA_CONFIG_"
+
+# The one name with an underscore that can be set by a text.
+_UNDERSCORED = {"log.level": "log_level"}
+
+# Properties whose value is a file's path and whose name ends as our ``*_FILE`` variables do.
+FILE_PROPERTIES = frozenset(
+    {
+        "sasl.oauthbearer.assertion.file",
+        "sasl.oauthbearer.assertion.jwt.template.file",
+        "sasl.oauthbearer.assertion.private.key.file",
+    }
+)
+
+_BY_VARIABLE = "it has a variable of its own, {}"
+_OFFSETS = "offsets are committed when the answer is confirmed, never by a timer of the client"
+_FOREVER = "an answer is sent until it is confirmed: one given up could still be in the log, and would be there twice"
+_CONFIRMED = "only an answer that every in-sync replica has, once and in order, lets its request be committed"
+_TEXT = "it cannot be set by a text"
+
+# What the worker sets itself, and why. Aliases stand beside the name they mean.
+OWNED = {
+    "bootstrap.servers": _BY_VARIABLE.format("KAFKA_BOOTSTRAP_SERVER"),
+    "metadata.broker.list": _BY_VARIABLE.format("KAFKA_BOOTSTRAP_SERVER"),
+    "group.id": _BY_VARIABLE.format("KAFKA_CONSUMER_GROUP_ID"),
+    "group.protocol": _BY_VARIABLE.format("KAFKA_GROUP_PROTOCOL"),
+    "group.protocol.type": "the group is one of consumers",
+    "group.instance.id": "processes are dynamic members: a static one that is killed under the consumer protocol "
+    "cannot come back before its session has timed out",
+    "client.id": "every process is called <host>-<slot>, so that the members of the group can be told apart",
+    "partition.assignment.strategy": "the worker holds revoked partitions and needs cooperative-sticky for it",
+    "enable.auto.commit": _OFFSETS,
+    "auto.commit.enable": _OFFSETS,
+    "auto.commit.interval.ms": _OFFSETS,
+    "enable.auto.offset.store": _OFFSETS,
+    "offset.store.method": _OFFSETS,
+    "offset.store.path": _OFFSETS,
+    "offset.store.sync.interval.ms": _OFFSETS,
+    "enable.partition.eof": "the end of a partition is no event to the worker",
+    "isolation.level": "a request whose transaction was aborted was never made, so only committed ones are read",
+    "allow.auto.create.topics": "a misspelt topic must be an error, not a new topic",
+    "max.poll.records": "how many records are taken at once follows from the queue before the task",
+    "share.acknowledgement.mode": "the worker uses consumer groups, not share groups",
+    "enable.idempotence": _CONFIRMED,
+    "enable.gapless.guarantee": "an answer that cannot be delivered must not end the process",
+    "acks": _CONFIRMED,
+    "request.required.acks": _CONFIRMED,
+    "message.timeout.ms": _FOREVER,
+    "delivery.timeout.ms": _FOREVER,
+    "message.send.max.retries": _FOREVER,
+    "retries": _FOREVER,
+    "delivery.report.only.error": "the confirmation of an answer is what lets its request be committed",
+    "partitioner": "answers go to the partition that their key has for Kafka's Java clients (murmur2_random)",
+    "transactional.id": "the worker's guarantee decides about transactions: see WORKER_GUARANTEE",
+    "logger": _TEXT,  # these two are the Python binding's, which fails on them in ways nobody could read
+    "default.topic.config": _TEXT,
+}
+
+_PEM = "certificates and keys are PEM here: set KAFKA_CONFIG_{}"
+_NO_CODEC = "the worker reads and writes protobuf: leave this out"
+
+# Names of Kafka's Java clients that librdkafka has not, and what to do instead.
+JAVA = {
+    "ssl.truststore.location": _PEM.format("SSL_CA_LOCATION"),
+    "ssl.truststore.certificates": _PEM.format("SSL_CA_PEM"),
+    "ssl.truststore.password": _PEM.format("SSL_CA_LOCATION, which needs no password"),
+    "ssl.truststore.type": _PEM.format("SSL_CA_LOCATION"),
+    "ssl.keystore.certificate.chain": _PEM.format("SSL_CERTIFICATE_PEM"),
+    "ssl.keystore.key": _PEM.format("SSL_KEY_PEM"),
+    "ssl.keystore.type": "KAFKA_CONFIG_SSL_KEYSTORE_LOCATION is always PKCS#12: leave this out",
+    "sasl.jaas.config": "set KAFKA_CONFIG_SASL_USERNAME and KAFKA_CONFIG_SASL_PASSWORD",
+    "sasl.login.callback.handler.class": "set KAFKA_CONFIG_SASL_OAUTHBEARER_METHOD=oidc and what belongs to it",
+    "sasl.client.callback.handler.class": "set KAFKA_CONFIG_SASL_OAUTHBEARER_METHOD=oidc and what belongs to it",
+    "key.serializer": _NO_CODEC,
+    "value.serializer": _NO_CODEC,
+    "key.deserializer": _NO_CODEC,
+    "value.deserializer": _NO_CODEC,
+    "buffer.memory": "set KAFKA_CONFIG_QUEUE_BUFFERING_MAX_KBYTES",
+    "max.request.size": "set KAFKA_CONFIG_MESSAGE_MAX_BYTES",
+    "fetch.max.wait.ms": "set KAFKA_CONFIG_FETCH_WAIT_MAX_MS",
+    "default.api.timeout.ms": "set KAFKA_CONFIG_SOCKET_TIMEOUT_MS",
+    "receive.buffer.bytes": "set KAFKA_CONFIG_SOCKET_RECEIVE_BUFFER_BYTES",
+    "send.buffer.bytes": "set KAFKA_CONFIG_SOCKET_SEND_BUFFER_BYTES",
+}
+
+# Whose they are, where not everybody's: a client that is given another's property only logs a warning, in every
+# process at every start. Owned ones are left out.
+CONSUMER_ONLY = frozenset(
+    [
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "group.remote.assignor",
+        "coordinator.query.interval.ms",
+        "max.poll.interval.ms",
+        "queued.min.messages",
+        "queued.max.messages.kbytes",
+        "fetch.wait.max.ms",
+        "fetch.queue.backoff.ms",
+        "fetch.message.max.bytes",
+        "max.partition.fetch.bytes",
+        "fetch.max.bytes",
+        "fetch.min.bytes",
+        "fetch.error.backoff.ms",
+        "check.crcs",
+        "auto.offset.reset",
+        "consume.callback.max.messages",
+    ]
+)
+PRODUCER_ONLY = frozenset(
+    [
+        "transaction.timeout.ms",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.ms",
+        "linger.ms",
+        "queue.buffering.backpressure.threshold",
+        "compression.codec",
+        "compression.type",
+        "compression.level",
+        "batch.num.messages",
+        "batch.size",
+        "sticky.partitioning.linger.ms",
+        "request.timeout.ms",
+        "queuing.strategy",
+        "produce.offset.report",
+    ]
+)
+
+# What librdkafka calls a property when it complains, and the name it may have been given by.
+ALIASES = {
+    "compression.codec": "compression.type",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "max.in.flight.requests.per.connection": "max.in.flight",
+    "queue.buffering.max.ms": "linger.ms",
+    "sasl.mechanisms": "sasl.mechanism",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+}
+
+
+def property_name(key: str) -> str:
+    """The property that ``KAFKA_CONFIG_<key>`` sets."""
+    name = key.lower().replace("_", ".")
+    return _UNDERSCORED.get(name, name)
+
+
+def variable_name(name: str) -> str:
+    """The variable that sets a property."""
+    return PREFIX + name.upper().replace(".", "_")

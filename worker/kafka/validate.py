@@ -1,0 +1,57 @@
+"""Whether librdkafka takes the properties: throw-away clients without a broker tell, at the price of some threads.
+
+For a process that is about to end, such as preflight's; never in the supervisor, which must not make clients.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka as ck
+
+from worker.errors import SettingsError
+from worker.kafka.cluster import quiet
+from worker.kafka.names import ALIASES, variable_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator
+
+    from worker.kafka.facts import Target
+
+_PROPERTY = re.compile(r"\b[a-z]+(?:\.[a-z]+)+\b|\blog_level\b")
+
+
+def check(target: Target) -> None:
+    """Raises SettingsError with a line for each thing that librdkafka objects to."""
+    found = dict.fromkeys(_objections(target))  # the same one from several clients is one
+    if found:
+        raise SettingsError("\n".join(found))
+
+
+def _objections(target: Target) -> Iterator[str]:
+    for properties in target.consumers.values():
+        yield from _try(lambda conf: ck.Consumer(conf).close(), properties)
+    yield from _try(ck.Producer, target.producer)
+
+
+def _try(make: Callable[[dict[str, Any]], object], properties: dict[str, Any]) -> Iterator[str]:
+    # Without an address nothing is connected to.
+    offline = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+    try:
+        make(quiet(offline, lambda _: None))
+    except ck.KafkaException as error:
+        yield _line(error.args[0].str(), properties)
+
+
+def _line(said: str, properties: Container[str]) -> str:
+    """What the client said, with the variable it is about in front."""
+    text = re.sub(r"^Failed to create (consumer|producer): ", "", " ".join(said.split()))
+    if "SASL mechanism" in text:
+        what, _, _ = text.partition(":")
+        return f"KAFKA_CONFIG_SASL_MECHANISM: {what}; set PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+    mentioned = _PROPERTY.search(text)
+    if mentioned is None:
+        return f"KAFKA_CONFIG_*: {text}"
+    name = mentioned[0] if mentioned[0] in properties else ALIASES.get(mentioned[0], mentioned[0])
+    return f"{variable_name(name)}: {text}"

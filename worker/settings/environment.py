@@ -1,0 +1,130 @@
+"""From the environment to the text of each variable: files followed, empty ones dropped, misspelt ones found."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worker.kafka.names import FILE_PROPERTIES, property_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+CONFIG = "KAFKA_CONFIG_"
+_FILE = "_FILE"
+_PREFIXES = ("KAFKA_", "WORKER_")
+# Of what follows the prefix. Misspelt names score 0.82 and more, those of Kubernetes, of Kafka's own scripts and of
+# other programs 0.79 and less; tests/unit/test_settings.py has the table.
+_MISSPELT = 0.81
+# What Kubernetes adds for every Service in the namespace.
+_KUBERNETES = re.compile(r"_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The text of a variable, and the file it was read from, if any. Its repr does not show the text."""
+
+    text: str = field(repr=False)
+    file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The variables that are ours by name, the librdkafka properties by property, others with our prefixes, what is
+    wrong with all these, and the names of ours whose absence that explains.
+    """
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    properties: dict[str, Variable] = field(default_factory=dict)
+    strangers: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    explained: set[str] = field(default_factory=set)
+
+
+def read(environ: Mapping[str, str], names: Collection[str]) -> Reading:
+    """Pick the variables called ``names``, and those of ``KAFKA_CONFIG_*``, out of an environment."""
+    reading = Reading()
+    for variable, text in sorted(environ.items()):
+        # An empty variable is how compose files and shells spell an unset one.
+        if not variable.startswith(_PREFIXES) or not text.strip():
+            continue
+        name, from_file = _target(variable, names)
+        if name is None:
+            _consider(reading, variable, text, names)
+        elif from_file:
+            _add(reading, name, _follow(variable, text, reading.problems))
+        else:
+            _add(reading, name, Variable(text))
+    return reading
+
+
+def _target(variable: str, names: Collection[str]) -> tuple[str | None, bool]:
+    """Which of our variables this one sets, and whether it does so by naming a file."""
+    if variable in names:
+        return variable, False
+    stem = variable.removesuffix(_FILE)
+    if variable.startswith(CONFIG):
+        # Three properties of librdkafka are themselves files and end like ours: they mean the path.
+        by_file = stem not in {variable, CONFIG.rstrip("_")} and property_name(_key(variable)) not in FILE_PROPERTIES
+        return (stem if by_file else variable), by_file
+    return (stem, True) if stem in names and stem != variable else (None, False)
+
+
+def _key(variable: str) -> str:
+    return variable.removeprefix(CONFIG)
+
+
+def _add(reading: Reading, name: str, variable: Variable | None) -> None:
+    is_property = name.startswith(CONFIG)
+    found = reading.properties if is_property else reading.variables
+    key = property_name(_key(name)) if is_property else name
+    if key in found:
+        reading.problems.append(f"{name} and {name}_FILE are both set: leave one of them out")
+    elif variable is not None:
+        found[key] = variable
+    else:
+        reading.explained.add(name)
+
+
+def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
+    """The content of the file without the newline at its end."""
+    try:
+        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        problems.append(f"{variable}={path!r} cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        problems.append(f"{variable}={path!r} cannot be read: it is not UTF-8 text")
+    else:
+        if text.strip():
+            return Variable(text, path)
+        problems.append(f"{variable}={path!r} cannot be used: the file is empty")
+    return None
+
+
+def _consider(reading: Reading, variable: str, text: str, names: Iterable[str]) -> None:
+    """Complain about a name that nearly is one of ours; leave others with our prefixes alone."""
+    if _KUBERNETES.search(variable) or text.startswith(("tcp://", "udp://", "sctp://")):
+        return
+    near = nearest(variable.removesuffix(_FILE), names)
+    if near is None:
+        reading.strangers.append(variable)
+    else:
+        reading.problems.append(f"{variable} is not known: is {near} meant? Correct it, or unset it")
+        reading.explained.add(near)
+
+
+def nearest(variable: str, names: Iterable[str], cutoff: float = _MISSPELT) -> str | None:
+    """The variable of ours that this name resembles, if any."""
+    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
+    ours = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    rest = variable.removeprefix(prefix)
+    found = difflib.get_close_matches(rest, ours, n=1, cutoff=cutoff)
+    if found:
+        return prefix + found[0]
+    # KAFKA_CONF_SASL_PASSWORD: the first word alone is misspelt.
+    word, separator, _ = rest.partition("_")
+    alike = separator and difflib.SequenceMatcher(None, word, "CONFIG").ratio() >= cutoff
+    return f"{CONFIG}<KEY>" if alike else None

@@ -1,0 +1,88 @@
+"""Settings for the eye: values without their secrets, and pydantic's findings as lines of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import SecretStr, ValidationError
+
+from worker.kafka.names import variable_name
+from worker.kafka.properties import refusals
+from worker.settings.environment import Reading, Variable, nearest
+from worker.settings.masking import MASK, hide, looks_secret
+from worker.settings.values import Backoff, show_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+
+_ALIKE = 0.6  # how much a name must resemble a required one that is missing, to be mentioned
+_LONGEST = 80  # characters of a wrong value that are shown
+# Secrets may stand anywhere in it, and a text that is no JSON cannot be searched for them.
+_NEVER_QUOTED = frozenset({"WORKER_HANDLER_KWARGS"})
+
+
+def shown(name: str, value: Any, file: str | None = None) -> str:
+    """The value of a variable or property as it may be shown. Durations get their unit."""
+    if file is not None:
+        return f"{MASK} (from {file})"
+    return MASK if looks_secret(name) else _text(value)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case SecretStr():
+            return MASK
+        case Backoff():
+            return f"{show_duration(value.first)}..{show_duration(value.greatest)}"
+        case float():
+            return show_duration(value)
+        case tuple():
+            return ",".join(value)
+        case dict():
+            return json.dumps(hide(value), ensure_ascii=False)
+        case _:
+            return str(hide(value))
+
+
+def complaints(error: ValidationError, reading: Reading, meanings: Mapping[str, str]) -> list[str]:
+    """Pydantic's findings, each as a line that names the variable, its value and what it should be."""
+    details = error.errors(include_url=False, include_input=False)
+    return [_complaint(each, reading, meanings) for each in details if not _follows(each, reading)]
+
+
+def _follows(error: ErrorDetails, reading: Reading) -> bool:
+    """Whether this only follows from another problem: a default made from a wrong value, an unreadable file, a slip."""
+    absent = error["type"] == "missing" and error["loc"][0] in reading.explained
+    return absent or error["type"] == "default_factory_not_called"
+
+
+def _complaint(error: ErrorDetails, reading: Reading, meanings: Mapping[str, str]) -> str:
+    name = str(error["loc"][0])
+    if error["type"] == "missing":
+        stranger = nearest(name, reading.strangers, cutoff=_ALIKE)
+        hint = f" ({stranger} is set: is this one meant?)" if stranger else ""
+        return f"{name} is not set: {meanings[name]}{hint}"
+    context = error.get("ctx", {})
+    should = f"must be {context['expected']}" if error["type"] == "literal_error" else str(context["error"])
+    return f"{quoted(name, reading.variables.get(name))} {should}"
+
+
+def quoted(name: str, variable: Variable | None) -> str:
+    """``NAME='text'``, or what may be said instead of the text."""
+    if variable is None:
+        return name
+    if variable.file is not None:
+        return f"{name} (from {variable.file})"
+    if name in _NEVER_QUOTED or looks_secret(name):
+        return name
+    text = variable.text if len(variable.text) <= _LONGEST else f"{variable.text[:_LONGEST]}…"
+    return f"{name}={text!r}"
+
+
+def refused(properties: Mapping[str, Variable]) -> list[str]:
+    """A line for each ``KAFKA_CONFIG_*`` that cannot be used."""
+    reasons = refusals({name: variable.text for name, variable in properties.items()})
+    return [f"{quoted(variable_name(name), properties[name])} {reason}" for name, reason in reasons.items()]

@@ -1,0 +1,171 @@
+"""How the text of a variable becomes a value: plain functions that raise ValueError with "must be …"."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_ADDRESS = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(?::(\d+))?")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_REFERENCE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_GREATEST_PORT = 65535
+
+
+class Backoff(NamedTuple):
+    """The first and the greatest delay between attempts, in seconds."""
+
+    first: float
+    greatest: float
+
+
+def duration(text: str) -> float:
+    """Seconds of ``500ms``, ``90s``, ``15m``, ``2h``, ``1d`` or a plain number of seconds."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError("must be a duration such as 500ms, 90s, 15m, 2h, or a number of seconds")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def duration_above_zero(text: str) -> float:
+    """A duration of more than nothing, in seconds."""
+    seconds = duration(text)
+    if seconds <= 0:
+        raise ValueError("must be longer than 0")
+    return seconds
+
+
+def show_duration(seconds: float) -> str:
+    """A duration as one would write it: in the greatest unit of which it is a whole number, two or more."""
+    for unit in ("h", "m", "s"):
+        count = seconds / _UNITS[unit]
+        if count >= 2 and count.is_integer():  # noqa: PLR2004 - 60s reads better than 1m
+            return f"{count:.0f}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 or seconds == 0 else f"{seconds * 1000:g}ms"
+
+
+def backoff(text: str) -> Backoff:
+    """Two durations, ``1s..5m``."""
+    first, separator, greatest = text.partition("..")
+    if not separator:
+        raise ValueError("must be the first and the greatest delay, such as 1s..5m")
+    value = Backoff(duration_above_zero(first), duration_above_zero(greatest))
+    if value.first > value.greatest:
+        raise ValueError("must not begin with a delay longer than its greatest")
+    return value
+
+
+def addresses(text: str) -> str:
+    """A broker list, without blanks."""
+    entries = [entry.strip() for entry in text.split(",")]
+    for entry in entries:
+        match = _ADDRESS.fullmatch(entry)
+        if match is None or int(match[1] or 0) > _GREATEST_PORT:
+            raise ValueError("must be host:port, or several separated by commas")
+    return ",".join(entries)
+
+
+def topic(text: str) -> str:
+    """A name that Kafka takes for a topic."""
+    name = text.strip()
+    if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
+        raise ValueError("must be a topic: up to 249 letters, digits, dots, hyphens and underscores")
+    return name
+
+
+def topics(text: str) -> tuple[str, ...]:
+    """One or more topics, separated by commas."""
+    names = tuple(topic(name) for name in text.split(","))
+    if len(set(names)) < len(names):
+        raise ValueError("must not name a topic twice")
+    return names
+
+
+def reference(text: str) -> str:
+    """``package.module:function``."""
+    if _REFERENCE.fullmatch(text.strip()) is None:
+        raise ValueError("must be of the form package.module:function")
+    return text.strip()
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """A JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f'must be a JSON object such as {{"depth": 3}}: {error}') from None
+    if not isinstance(value, dict):
+        raise ValueError(f'must be a JSON object such as {{"depth": 3}}, not a {type(value).__name__}')  # noqa: TRY004
+    return value
+
+
+def whole(least: int, greatest: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers within bounds."""
+    bounds = f"at least {least}" if greatest is None else f"from {least} to {greatest}"
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"must be a whole number, {bounds}") from None
+        if value < least or (greatest is not None and value > greatest):
+            raise ValueError(f"must be {bounds}")
+        return value
+
+    return parse
+
+
+def processes(text: str) -> int | Literal["auto"]:
+    """A number of processes, or ``auto``."""
+    if text.strip().lower() == "auto":
+        return "auto"
+    try:
+        return whole(1)(text)
+    except ValueError:
+        raise ValueError("must be auto or a whole number, at least 1") from None
+
+
+def port(text: str) -> int:
+    """A TCP port, or 0 for none."""
+    if "://" in text:
+        raise ValueError(
+            "must be a port number; this looks like what Kubernetes sets for a Service of that name: "
+            "rename the Service, or set enableServiceLinks: false"
+        )
+    return whole(0, _GREATEST_PORT)(text)
+
+
+def lower(text: str) -> str:
+    """One of several words, however it is written."""
+    return text.strip().lower()
+
+
+def upper(text: str) -> str:
+    """As ``lower``, for words in capitals."""
+    return text.strip().upper()
+
+
+Text = Annotated[str, BeforeValidator(str.strip)]
+Duration = Annotated[float, BeforeValidator(duration)]
+LimitDuration = Annotated[float, BeforeValidator(duration_above_zero)]
+Delays = Annotated[Backoff, BeforeValidator(backoff)]
+Addresses = Annotated[str, BeforeValidator(addresses)]
+Topic = Annotated[str, BeforeValidator(topic)]
+Topics = Annotated[tuple[str, ...], BeforeValidator(topics)]
+Reference = Annotated[str, BeforeValidator(reference)]
+JsonObject = Annotated[dict[str, Any], BeforeValidator(json_object)]
+Count = Annotated[int, BeforeValidator(whole(1))]
+Port = Annotated[int, BeforeValidator(port)]
+Processes = Annotated[int | Literal["auto"], BeforeValidator(processes)]
+GroupProtocol = Annotated[Literal["auto", "consumer", "classic"], BeforeValidator(lower)]
+Guarantee = Annotated[Literal["at-most-once", "at-least-once", "exactly-once"], BeforeValidator(lower)]
+Ordering = Annotated[Literal["partition", "key", "unordered"], BeforeValidator(lower)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(upper)]
+LogFormat = Annotated[Literal["auto", "console", "json"], BeforeValidator(lower)]

@@ -1,0 +1,1 @@
+"""The parent process: spawn, watch, restart and stop the worker processes."""

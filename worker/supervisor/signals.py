@@ -1,0 +1,61 @@
+"""Signals as items of a queue. A handler only notes the signal; everything else happens in the loop that takes it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import signal
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+_STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Signals:
+    """While entered, signals wait to be taken and wake whoever waits. Main thread only.
+
+    SIGTERM, SIGINT and SIGHUP are handed out; SIGCHLD only wakes. A SIGHUP that was ignored stays so (``nohup``).
+    """
+
+    def __init__(self) -> None:
+        # Safe to use from a handler that interrupts a get or put of its own thread, unlike locks and events.
+        self._queue: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
+        self._handlers: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._read_end, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
+        for number in _STOP:
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._note)
+        # Only signals with a handler reach the wakeup descriptor.
+        self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._read_end)
+        os.close(self._write_end)
+
+    def wait(self, timeout: float) -> None:
+        """Wait for any signal, at most ``timeout`` seconds."""
+        if select.select([self._read_end], [], [], timeout)[0]:
+            os.read(self._read_end, 4096)
+
+    def take(self) -> list[signal.Signals]:
+        """The stop signals that have come since the last call, in order."""
+        return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._queue.put_nowait(signal.Signals(number))
+
+
+def _nothing(_number: int, _frame: FrameType | None) -> None:
+    """Handle SIGCHLD: being woken is all that is wanted of it."""

@@ -38,8 +38,10 @@ class Broker:
             self.process = psutil.Process(int((self._folder / "broker.pid").read_text().split()[0]))
             self._cluster = Cluster({"bootstrap.servers": self.address})
             self._admin = admin.AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        except BaseException:
+        except BaseException as error:
             self.__exit__()
+            if isinstance(error, subprocess.CalledProcessError):
+                raise SystemExit("the broker did not start: see above, and try scripts/kafka up by itself") from None
             raise
         return self
 

@@ -42,7 +42,7 @@ from worker.kafka.cluster import Cluster
 if TYPE_CHECKING:
     from worker.codec import Response
 
-PARTITIONS = 8
+PARTITIONS = 16  # many more than processes, so that long tasks spread
 START_SECONDS = 60.0  # for the worker to be ready
 WORK_SECONDS = 600  # for all answers; a fraction of it on two idle cores
 SETTLE_SECONDS = 10.0  # for the last commit, which follows the last answer
@@ -81,10 +81,8 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 def _show_log(log: Path) -> None:
     if log.exists():
-        console.print("The worker's last log lines:")
-        console.print(
-            "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:]), markup=False, highlight=False
-        )
+        print("The worker's last log lines:")
+        print("\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:]))
 
 
 def _run(folder: Path) -> None:

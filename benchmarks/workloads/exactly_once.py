@@ -17,12 +17,11 @@ GUARANTEES = ("exactly-once", "at-least-once")
 
 def run(bench: Bench) -> list[Figure]:
     """Both guarantees, in turn."""
-    topic = bench.requests("task", bench.scale.empty_tasks)
     runs: dict[str, list[Run]] = {guarantee: [] for guarantee in GUARANTEES}
     for repetition in range(min(bench.scale.repetitions, 3)):
         for guarantee in GUARANTEES:
             runs[guarantee].append(
-                one_run(bench, topic, lambda place, value=guarantee: worker(place, "nothing", WORKER_GUARANTEE=value))  # type: ignore[misc]
+                one_run(bench, lambda place, value=guarantee: worker(place, "nothing", WORKER_GUARANTEE=value))  # type: ignore[misc]
             )
             bench.say(f"{NAME} {repetition + 1}: {guarantee} {runs[guarantee][-1].per_second:,.0f}/s")
     once, least = ([run.per_second for run in runs[guarantee]] for guarantee in GUARANTEES)

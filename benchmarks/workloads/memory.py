@@ -15,35 +15,38 @@ if TYPE_CHECKING:
 NAME = "memory"
 IDLE_SECONDS = 2.0
 LOOK_SECONDS = 0.5  # a look costs milliseconds in the kernel
-SETTLED = 0.25  # of the looks; what is there by then is not growth
-LONG_TASK = "0.1"  # seconds: the buffers ahead of the slot are as full as they get
 _MEGA = 1e6
 
 
 def run(bench: Bench) -> list[Figure]:
     """Idle; a backlog for an empty handler; the same backlog for tasks of 100 ms."""
-    idle = _idle(bench)
+    idle, cpu = _idle(bench)
     bench.say(f"{NAME}: idle {_greatest(idle):.1f} MB per process")
-    short = _backlog(bench, bench.requests("task", bench.scale.backlog), "nothing")
+    short = _backlog(bench, "nothing")
     bench.say(f"{NAME}: backlog, empty tasks {_greatest(short):.1f} MB per process at most")
-    long = _backlog(bench, bench.requests(LONG_TASK, bench.scale.backlog), "spin")
+    long = _backlog(bench, "spin")
     bench.say(f"{NAME}: backlog, tasks of 100 ms {_greatest(long):.1f} MB per process at most")
     return [
         *_figures("idle", idle, goal="memory idle"),
         *_figures("backlog, empty tasks", short, goal="memory backlog"),
         *_figures("backlog, 100 ms tasks", long),
         Figure(NAME, "backlog, empty tasks", "worker", "MB growth of PSS", (_growth(short),), "flat"),
+        Figure(NAME, "idle", "worker", "% of a core, all processes", (cpu,)),
     ]
 
 
-def _idle(bench: Bench) -> list[dict[int, Memory]]:
+def _idle(bench: Bench) -> tuple[list[dict[int, Memory]], float]:
+    """Looks at an idle worker, and what it takes of a core, in percent."""
     place = bench.place()
     with worker(place, "nothing") as running:
-        return _looks(place, running, IDLE_SECONDS, warm=True)
+        looks = _looks(place, running, IDLE_SECONDS, warm=True)
+        cpu, begin = running.cpu_seconds(), time.perf_counter()
+        time.sleep(IDLE_SECONDS)
+        return looks, 100 * (running.cpu_seconds() - cpu) / (time.perf_counter() - begin)
 
 
-def _backlog(bench: Bench, topic: str, handler: str) -> list[dict[int, Memory]]:
-    place = bench.place(topic)
+def _backlog(bench: Bench, handler: str) -> list[dict[int, Memory]]:
+    place = bench.place(bench.backlog)
     with worker(place, handler) as running:
         return _looks(place, running, bench.scale.backlog_seconds, warm=False)
 
@@ -71,9 +74,9 @@ def _greatest(looks: list[dict[int, Memory]]) -> float:
 
 
 def _growth(looks: list[dict[int, Memory]]) -> float:
-    """Of the process that grew most."""
-    early = looks[int(len(looks) * SETTLED)]
-    return max(memory.pss - early[pid].pss for pid, memory in looks[-1].items()) / _MEGA
+    """The greatest of the second half over the greatest of the first, of the process that grew most."""
+    first, second = looks[: len(looks) // 2], looks[len(looks) // 2 :]
+    return max(max(look[pid].pss for look in second) - max(look[pid].pss for look in first) for pid in looks[0]) / _MEGA
 
 
 def _figures(quantity: str, looks: list[dict[int, Memory]], goal: str = "") -> list[Figure]:

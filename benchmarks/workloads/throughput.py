@@ -19,7 +19,7 @@ _MICRO = 1e6
 
 
 class Run(NamedTuple):
-    """One run over all requests. Of the middle of the run, but for the last two, which are of all of it."""
+    """One run. Of its middle, but for the last two, which are of all of it."""
 
     per_second: float
     cpu_micros: float  # of all processes of the program, per task
@@ -33,7 +33,6 @@ UNITS = ("tasks/s", "CPU µs/task", "broker CPU µs/task", "batches/1000 tasks",
 
 def run(bench: Bench) -> list[Figure]:
     """Worker, bare loop, simple design, in turn."""
-    topic = bench.requests("task", bench.scale.empty_tasks)
     programs: dict[str, Callable[[Place], Program]] = {
         "worker": lambda place: worker(place, "nothing"),
         PEERS["bare"]: lambda place: peer("bare", place),
@@ -42,17 +41,17 @@ def run(bench: Bench) -> list[Figure]:
     simple: list[float] = []
     for repetition in range(bench.scale.repetitions):
         for name, program in programs.items():
-            runs[name].append(one_run(bench, topic, program))
+            runs[name].append(one_run(bench, program))
             bench.say(f"{NAME} {repetition + 1}/{bench.scale.repetitions}: {name} {runs[name][-1].per_second:,.0f}/s")
         if repetition % 2 == 0:  # it takes long and does not wander
-            simple.append(_simple(bench, topic))
+            simple.append(_simple(bench))
             bench.say(f"{NAME} {repetition + 1}/{bench.scale.repetitions}: simple design {simple[-1]:.1f}/s")
     return [*_comparison(runs, simple), *(figure for name in runs for figure in figures(NAME, name, runs[name]))]
 
 
-def one_run(bench: Bench, topic: str, program: Callable[[Place], Program]) -> Run:
-    """All requests of the topic, by one program."""
-    place, total = bench.place(topic), bench.scale.empty_tasks
+def one_run(bench: Bench, program: Callable[[Place], Program]) -> Run:
+    """So many requests of the backlog, by one program."""
+    place, total = bench.place(bench.backlog), bench.scale.empty_tasks
     offsets = bench.broker.records("__consumer_offsets")
     with program(place) as running:
         samples = bench.watch(running, place, total, LIMIT)
@@ -73,8 +72,8 @@ def one_run(bench: Bench, topic: str, program: Callable[[Place], Program]) -> Ru
     )
 
 
-def _simple(bench: Bench, topic: str) -> float:
-    place = bench.place(topic)
+def _simple(bench: Bench) -> float:
+    place = bench.place(bench.backlog)
     with peer("simple", place) as running:
         return slow_rate(bench.watch(running, place, bench.scale.empty_tasks, bench.scale.simple_seconds))
 

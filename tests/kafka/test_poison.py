@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,7 @@ from tests.kafka.support.topics import Record, Sent, Submission, reading, task
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.kafka.support.replica import Replica
     from tests.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
@@ -68,10 +70,13 @@ FAILURES = [
     raising("MemoryError"),
     raising("Reject", attempts=1),
     ask("message that cannot be encoded", "ValueError", ATTEMPTS, do="fail", text="\udcff"),
-    ask("message of 3 MB", "ValueError", ATTEMPTS, do="fail", text="ü" * 20_000),
+    ask("long message", "ValueError", ATTEMPTS, do="fail", text="x" + "ü" * 100_000),
     ask("sys.exit(0)", "SystemExit", ATTEMPTS, do="leave", code=0),
     ask("sys.exit(3)", "SystemExit", ATTEMPTS, do="leave", code=3),
     ask("retry for ever", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=0.1),
+    ask("retry some day", "Retry", ATTEMPTS, do="retry_until", attempt=99, after="soon"),
+    ask("retry at no time", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=math.nan),
+    ask("retry before", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=-1),
     ask("second attempt", None, 2, b"succeeded on attempt 2", do="fail_until", attempt=2),
     ask("retry once", None, 2, b"succeeded on attempt 2", do="retry_until", attempt=2, after=0.1),
 ]
@@ -90,6 +95,7 @@ class Aftermath(NamedTuple):
     poisons: dict[str, Sent]
     neighbours: dict[str, Sent]
     letters: dict[tuple[int, int], list[Record]]  # by the partition and offset in their headers
+    trouble: str  # what went wrong for all, so that each case is still looked at
 
 
 def submissions() -> Iterator[Submission]:
@@ -106,15 +112,25 @@ def after(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         replica = site.start().wait_ready()
         pids = replica.pids()
         sent = {one.submission: one for one in site.submit(submissions())}
-        site.wait_answered()
-        assert replica.pids() == pids, f"a process did not survive\n{replica.tail()}"
-        site.finish()
+        trouble = trouble_of(site, replica, pids)
+        site.answers.read_all()
         in_order = [sent[one] for one in submissions()]
         names = [case.name for case in CASES]
         poisons, neighbours = (dict(zip(names, in_order[at::2], strict=True)) for at in (0, 1))
-        yield Aftermath(site, poisons, neighbours, read_letters(site))
+        yield Aftermath(site, poisons, neighbours, read_letters(site), trouble)
     finally:
         site.close()
+
+
+def trouble_of(site: Site, replica: Replica, pids: list[int]) -> str:
+    """Wait for the end of it all; what was wrong with it, or nothing."""
+    try:
+        site.wait_answered(seconds=40)
+        assert replica.pids() == pids, f"a process did not survive\n{replica.tail()}"
+        site.finish()
+    except AssertionError as error:
+        return str(error)
+    return ""
 
 
 def read_letters(site: Site) -> dict[tuple[int, int], list[Record]]:
@@ -128,9 +144,13 @@ def read_letters(site: Site) -> dict[tuple[int, int], list[Record]]:
     return letters
 
 
+def test_every_request_is_answered_once_and_committed_by_the_same_processes(after: Aftermath) -> None:
+    assert after.trouble == ""
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_it_ends_as_the_contract_says(after: Aftermath, case: Poison) -> None:
-    """Exactly one answer (``finish`` has proved that), with the right outcome; the neighbour is well."""
+    """Exactly one answer, with the right outcome; the neighbour is well."""
     sent = after.poisons[case.name]
     answer = after.site.answer_to(sent)
     response = answer.response
@@ -162,6 +182,7 @@ def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poi
         "x-error-type": case.error.encode(),
     }
     assert added["x-error-message"], "no reason"
+    assert added["x-error-message"].decode(), "not whole"
 
 
 def test_the_answers_say_what_went_wrong(after: Aftermath) -> None:

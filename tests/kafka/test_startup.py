@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.kafka.support.replica import free_port
-from tests.kafka.support.topics import task, topic_names
+from tests.kafka.support.topics import Submission, reading, task, topic_names
+from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
     assert nobody in complaint(replica)
 
 
-@pytest.mark.parametrize("variable", ["KAFKA_REQUEST_TOPIC", "KAFKA_ACK_TOPIC", "KAFKA_DEAD_LETTER_TOPIC"])
+@pytest.mark.parametrize("variable", ["KAFKA_REQUEST_TOPIC", "KAFKA_ACK_TOPIC"])
 def test_a_topic_that_is_not_there(site: Callable[..., Site], variable: str) -> None:
     """It is not made by asking for it."""
     one = site()
@@ -109,6 +110,18 @@ def test_a_topic_that_is_not_there(site: Callable[..., Site], variable: str) -> 
     assert replica.wait_exit() == 4, replica.tail()
     assert missing in complaint(replica)
     assert missing not in topic_names(one.bootstrap)
+
+
+def test_the_dead_letter_topic_is_made_if_it_is_missing(site: Callable[..., Site]) -> None:
+    """By its default name; a request must not fail for want of it."""
+    one = site()
+    letters = f"{one.requests}.dlq"
+    one.start(KAFKA_DEAD_LETTER_TOPIC="").wait_ready()
+    assert letters in topic_names(one.bootstrap)
+    one.submit([Submission(None, b"tombstone")])
+    one.finish()
+    with reading(one.bootstrap, letters, 2) as reader:
+        until(reader.read, f"nothing in {letters}")
 
 
 def test_a_handler_that_kills_the_process_at_once(site: Callable[..., Site], tmp_path: Path) -> None:

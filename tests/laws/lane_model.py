@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from typing import TYPE_CHECKING
 
 from worker.core.assignment import Assignment
-from worker.core.lane import Lane
 from worker.core.model import Outcome, Partition, Record, Task, Verdict
 from worker.metrics import Metrics
 from worker.process.committer import Committer
+
+if TYPE_CHECKING:
+    from worker.core.lane import Lane
 
 LONG = 1_000_000
 
@@ -65,7 +68,7 @@ class Model:
             self._ended[lane] = lane.watermark
 
     def commit(self, offsets: dict[Partition, int]) -> None:
-        """The consumer, as far as the committer calls it: nothing may be committed but the watermark of a lease we have."""
+        """The consumer, as the committer calls it: only the watermark of a lease that we have may be committed."""
         for partition, offset in offsets.items():
             lane = self.assignment.lanes.get(partition)
             if lane is None or offset != lane.watermark:

@@ -124,8 +124,6 @@ class LaneLaws(RuleBasedStateMachine):
             assert lane.busy == bool(lane.handed or any(task.lane is lane for task in self.model.produced))
         assert assignment.queued == sum(len(lane.queue) for lane in lanes)
         assert assignment.queued_bytes == sum(lane.queued_bytes for lane in lanes)
-        assert assignment.handed == sum(lane.handed for lane in lanes)
-        assert assignment.unsettled == any(lane.busy for lane in lanes)
 
     @invariant()
     def the_next_start_is_not_slept_through(self) -> None:
@@ -145,7 +143,7 @@ class LaneLaws(RuleBasedStateMachine):
 
 
 TestLaneLaws = LaneLaws.TestCase
-TestLaneLaws.settings = settings(max_examples=settings().max_examples * 6, stateful_step_count=50)
+TestLaneLaws.settings = settings(max_examples=settings().max_examples * 4, stateful_step_count=50)
 
 
 def test_a_record_that_comes_twice_is_refused() -> None:

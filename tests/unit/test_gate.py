@@ -53,6 +53,13 @@ def test_uneven_shares_of_a_part_are_believed_when_nothing_moves() -> None:
     assert gate.update(holding(6, 4), 2 * QUIET_SECONDS)
 
 
+@pytest.mark.parametrize("counts", [(1, 0), (1, 1, 0)])
+def test_a_process_without_a_partition_is_waited_for(counts: tuple[int, ...]) -> None:
+    gate = Gate(8)
+    for now in range(int(PATIENCE_SECONDS)):
+        assert not gate.update(holding(*counts), float(now))
+
+
 def test_with_fewer_partitions_than_processes_it_opens_when_all_are_held() -> None:
     gate = Gate(2)
     assert not gate.update(holding(1, 0, 0), 0)

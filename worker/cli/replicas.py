@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +29,12 @@ def _ask(url: str, *, named: bool) -> list[dict[str, Any]]:
     address = f"{url.rstrip('/').removesuffix('/tasks')}/tasks"
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:  # noqa: S310 - an address the user gave
-            processes = json.load(answer)["processes"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+            return [_flat(url, process) for process in json.load(answer)["processes"]]
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
+        # Also whatever another program on that port may have answered.
         if named:
-            say(f"{address} does not answer: {error}")
+            say(f"{address} does not answer as a replica: {error}")
         return []
-    return [_flat(url, process) for process in processes]
 
 
 def _flat(url: str, process: dict[str, Any]) -> dict[str, Any]:

@@ -79,12 +79,7 @@ class Assignment:
         """Bytes of those records."""
         return sum([lane.queued_bytes for lane in self._turns])
 
-    @property
-    def handed(self) -> int:
-        """Tasks the service thread has."""
-        return sum([lane.handed for lane in self._turns])
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether a task runs or an answer is on its way in any lane."""
-        return any(lane.busy for lane in self._turns)
+    def startable(self, now: float) -> tuple[int, int]:
+        """Records and bytes of the lanes that do not wait for another attempt."""
+        lanes = [lane for lane in self._turns if not lane.waits(now)]
+        return sum([len(lane.queue) for lane in lanes]), sum([lane.queued_bytes for lane in lanes])

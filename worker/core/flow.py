@@ -2,7 +2,8 @@
 
 Pausing throws the client's fetched records away and the first record after a resume may take a second
 (librdkafka purges its fetch queue; measured). So a process keeps about two seconds of work queued, pauses only
-when it could not poll for a second because there was no room, and resumes before the queue runs dry.
+when it could not poll for a second because there was no room, and resumes before the queue runs dry. Records that wait
+for the next attempt of one before them do not count as work: other partitions must be fetched meanwhile.
 """
 
 from __future__ import annotations
@@ -49,10 +50,20 @@ class Pace:
 
 
 class Fetch(NamedTuple):
-    """What to do with the client now: take up to ``limit`` records (None: leave it alone), paused or not."""
+    """What to do with the client now: take up to ``limit`` records (None: leave it alone).
+
+    ``paused``: lanes that have their share are to be paused. One that has less goes on being fetched, so that a
+    shallow partition is not starved by a deep one.
+    """
 
     limit: int | None
     paused: bool
+
+
+def has_its_share(waiting: int, waiting_bytes: int, *, buffer: int, lanes: int) -> bool:
+    """Whether a lane with ``waiting`` records ahead of the slot holds its part of a buffer for ``lanes`` lanes."""
+    share = max(1, buffer // lanes) if buffer else 0
+    return waiting >= share or waiting_bytes >= BUFFER_BYTES // lanes
 
 
 class Intake:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from worker.core.model import Partition, Record
 
 
+WAIT_SECONDS = 1.0  # a resumed partition needs about as long until its first record comes
+
+
 class Lane:
     """Ordering ``partition``: tasks start in offset order, and none overtakes one that waits for another attempt."""
 
@@ -59,6 +62,10 @@ class Lane:
         self.queue.append(task)
         self.queued_bytes += task.size
         return task.size
+
+    def waits(self, now: float) -> bool:
+        """Whether what is queued cannot start for a while, since the head waits for its next attempt."""
+        return bool(self.queue) and self.ready_at > now + WAIT_SECONDS
 
     def ready(self, now: float) -> bool:
         """Whether a task of this lane may be handed over now."""

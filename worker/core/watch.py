@@ -6,6 +6,7 @@ dead-locked process stops it too. CPU time tells the two apart.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 WORKING_SHARE = 0.05  # of a core, over a whole window
@@ -19,17 +20,20 @@ class Limits(NamedTuple):
     turn: float = 60.0  # after it
 
 
-class Ok(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ok:
     """The loop turns, or has not been still for long enough to judge."""
 
 
-class Slow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slow:
     """No turn for so many seconds, but CPU used: working. Said once per window."""
 
     seconds: float
 
 
-class Stuck(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stuck:
     """No turn for so many seconds and no CPU used over the last window."""
 
     seconds: float

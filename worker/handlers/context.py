@@ -25,15 +25,15 @@ class Origin(NamedTuple):
 class Cancelled:
     """An event with a reason: set when the running task should stop as soon as it can.
 
-    Like ``threading.Event`` for the handler (any of its threads may call it); the event itself is only made
-    when somebody waits, since most tasks are short and never look.
+    Like ``threading.Event`` for the handler: any of its threads may call it. Real events are only made when somebody
+    waits, since most tasks are short and never look.
     """
 
-    __slots__ = ("_event", "reason")
+    __slots__ = ("_waiting", "reason")
 
     def __init__(self) -> None:
         self.reason: Reason | None = None
-        self._event: threading.Event | None = None
+        self._waiting: list[threading.Event] = []  # one per waiting thread: a shared one would need a lock to be made
 
     def is_set(self) -> bool:
         """Whether the task should stop."""
@@ -43,20 +43,20 @@ class Cancelled:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the task should stop, at most ``timeout`` seconds; returns whether it should."""
-        event = self._event
-        if event is None:
-            event = self._event = threading.Event()
-        # Looked at after the event stands where set() finds it: a reason given in between is not missed.
-        if self.reason is not None:
-            return True
-        return event.wait(timeout)
+        event = threading.Event()
+        self._waiting.append(event)
+        try:
+            # Looked at after the event stands where set() finds it: a reason given in between is not missed.
+            return self.is_set() or event.wait(timeout)
+        finally:
+            self._waiting.remove(event)
 
     def set(self, reason: Reason) -> None:
         """Ask the task to stop; the first reason stays. Called from the poll thread."""
         if self.reason is None:
             self.reason = reason
-        if self._event is not None:
-            self._event.set()
+        for event in tuple(self._waiting):
+            event.set()
 
 
 class Context:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 from worker.errors import HandlerError
 
 Handler = Callable[..., str | bytes | None]
+_NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def load(reference: str, kwargs: dict[str, Any]) -> Handler:
@@ -44,7 +47,7 @@ def _import(module_name: str, reference: str) -> Any:
 
 
 def _describe(error: BaseException) -> str:
-    """The error with the last line of it that is the user's, not the import machinery's or ours."""
+    """The error with the last line of it that is the user's, not a library's, the import machinery's or ours."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
     frames = [
@@ -52,11 +55,14 @@ def _describe(error: BaseException) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith("<frozen importlib") and Path(frame.filename) not in _OWN_FILES
     ]
+    # Their package may be installed among the libraries: then those have the last word after all.
+    frames = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
     where = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"
 
 
 _OWN_FILES = (Path(__file__), Path(importlib.__file__ or ""))
+_LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def _find(module: Any, attribute: str, reference: str) -> Handler:
@@ -67,10 +73,11 @@ def _find(module: Any, attribute: str, reference: str) -> Handler:
             message = f"WORKER_HANDLER={reference}: {module.__name__} has no {attribute!r}; it has {functions}"
             raise HandlerError(message)
         target = getattr(target, name)
-    if not callable(target):
-        message = f"WORKER_HANDLER={reference}: {attribute} is a {type(target).__name__}, not a function"
+    if not callable(target) or inspect.isclass(target):
+        kind = "class" if inspect.isclass(target) else type(target).__name__
+        message = f"WORKER_HANDLER={reference}: {attribute} is a {kind}, not a function"
         raise HandlerError(message)
-    if inspect.iscoroutinefunction(target) or inspect.isgeneratorfunction(target):
+    if any(kind(code) for kind in _NOT_PLAIN for code in (target, type(target).__call__)):
         message = f"WORKER_HANDLER={reference}: {attribute} must be a plain function, not a coroutine or generator"
         raise HandlerError(message)
     handler: Handler = target

@@ -24,6 +24,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 _ALL_DOWN = ck.KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - a public constant of the client in spite of its name
 _admin: Any = admin  # whose types do not export the names it documents
+_COORDINATOR_MOVES = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 _GRACE = 0.5  # seconds beyond the client's own time-out until we stop waiting for it
 
 
@@ -88,12 +89,17 @@ class Survey:
         return _unless_failed(answer, lambda cluster: sorted(node.id for node in cluster.nodes))
 
     def group(self, group: str, timeout: float) -> Group | KafkaFailure:
-        """The state of a consumer group."""
-        futures = self._client.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=timeout
-        )
-        answer = self._wait(futures, timeout)[group]
-        return _unless_failed(answer, _group)
+        """The state of a consumer group. Asked again while its coordinator moves, or is made for the first time."""
+        deadline = Deadline.after(timeout, time.monotonic())
+        while True:
+            futures = self._client.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=timeout
+            )
+            answer = self._wait(futures, timeout)[group]
+            moving = isinstance(answer, KafkaFailure) and answer.code in _COORDINATOR_MOVES
+            if not moving or deadline.passed(time.monotonic()):
+                return _unless_failed(answer, _group)
+            time.sleep(0.05)
 
     def newest(self, topics: Iterable[Topic], timeout: float) -> float | None:
         """When the newest record of these topics was written, in seconds since the epoch; None if that is not known."""

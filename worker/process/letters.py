@@ -33,10 +33,15 @@ def dead_letter(task: Task, failure: Failure, limit: int) -> DeadLetter:
         ("x-origin-offset", str(record.offset).encode()),
         ("x-attempts", str(task.attempt).encode()),
         ("x-error-type", failure.type.encode(errors="replace")),
-        ("x-error-message", failure.message.encode(errors="replace")[:MESSAGE_LIMIT]),
+        ("x-error-message", _shortened(failure.message)),
     )
     letter = DeadLetter(record.key, record.value, record.headers + added)
     return letter if size_of(*letter) <= limit else without_value(letter)
+
+
+def _shortened(message: str) -> bytes:
+    """As much of the message as a header takes, never half a character."""
+    return message.encode(errors="replace")[:MESSAGE_LIMIT].decode(errors="ignore").encode()
 
 
 def without_value(letter: DeadLetter) -> DeadLetter:

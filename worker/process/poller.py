@@ -19,7 +19,7 @@ import structlog
 
 from worker.core.assignment import Assignment
 from worker.core.deadline import Deadline
-from worker.core.flow import Fetch, Intake, Pace
+from worker.core.flow import Fetch, Intake, Pace, has_its_share
 from worker.core.lifecycle import Lifecycle, State
 from worker.core.model import Verdict
 from worker.core.retry import Again, Answer, Bury, RetryPolicy, decide
@@ -260,16 +260,16 @@ class Poller:
         running = self._runner.running
         if running is not None:
             self._pace.running(running[1])
-        queued = self.assignment.queued
+        startable, startable_bytes = self.assignment.startable(now)
         fetch = self._intake.decide(
-            ahead=queued + max(0, self._handed - 1),
-            ahead_bytes=self.assignment.queued_bytes,
+            ahead=startable + max(0, self._handed - 1),
+            ahead_bytes=startable_bytes,
             buffer=self._pace.buffer(),
             idle=idle,
             closed=self.lifecycle.leaving,
             now=now,
         )
-        self._apply_pause(fetch)
+        self._apply_pause(fetch, idle=idle, now=now)
         if fetch.limit is None:
             return False
         timeout = min(IDLE_WAIT, self._next_due(now)) if idle else 0.0
@@ -279,18 +279,28 @@ class Poller:
             self._metrics.add("record_bytes_total", self.assignment.admit(records))
         return idle
 
-    def _apply_pause(self, fetch: Fetch) -> None:
-        changed = [lane for lane in self.assignment.lanes.values() if lane.paused is not fetch.paused]
-        if not changed:
-            return
-        partitions = [lane.partition for lane in changed]
-        if fetch.paused:
-            self._consumer.pause(partitions)
-            self._metrics.add("pauses_total")
-        else:
-            self._consumer.resume(partitions)
-        for lane in changed:
-            lane.paused = fetch.paused
+    def _apply_pause(self, fetch: Fetch, *, idle: bool, now: float) -> None:
+        """Pause and resume single partitions, once per change."""
+        wanted = {lane: self._to_pause(lane, fetch, idle=idle, now=now) for lane in self.assignment.lanes.values()}
+        pause = [lane for lane, paused in wanted.items() if paused and not lane.paused]
+        resume = [lane for lane, paused in wanted.items() if lane.paused and not paused]
+        if pause:
+            self._consumer.pause([lane.partition for lane in pause])
+            self._metrics.add("pauses_total", len(pause))
+        if resume:
+            self._consumer.resume([lane.partition for lane in resume])
+        for lane in (*pause, *resume):
+            lane.paused = wanted[lane]
+
+    def _to_pause(self, lane: Lane, fetch: Fetch, *, idle: bool, now: float) -> bool:
+        if self.lifecycle.leaving:
+            return True
+        if not fetch.paused and not lane.waits(now):
+            return False
+        running = self._runner.running
+        waiting = len(lane.queue) + lane.handed - (running is not None and running[0].lane is lane)
+        buffer = max(self._pace.buffer(), 1) if idle else self._pace.buffer()
+        return has_its_share(waiting, lane.queued_bytes, buffer=buffer, lanes=len(self.assignment.lanes))
 
     def _next_due(self, now: float) -> float:
         """Seconds until something is due by the clock."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.kafka.properties import LONGEST_POLL_INTERVAL
-from worker.settings.values import show_duration
+from worker.settings.values import LONGEST_TOPIC, show_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,11 @@ def topics(settings: ClientSettings) -> Iterator[str]:
         yield (
             f"KAFKA_DEAD_LETTER_TOPIC={settings.dead_letter_topic!r} must be neither one of KAFKA_REQUEST_TOPIC "
             "nor KAFKA_ACK_TOPIC: set a topic of its own"
+        )
+    if len(settings.dead_letter_topic) > LONGEST_TOPIC:
+        yield (
+            f"KAFKA_DEAD_LETTER_TOPIC is not set, and its default, <first request topic>.dlq, would be longer "
+            f"than {LONGEST_TOPIC} characters: set it"
         )
 
 

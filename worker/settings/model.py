@@ -45,9 +45,7 @@ class ClientSettings(BaseSettings):
     """topic of Response messages"""
     group: values.Text = Field(validation_alias="KAFKA_CONSUMER_GROUP_ID")
     """the group every process of every replica joins"""
-    dead_letter_topic: values.Topic = Field(
-        default_factory=_dead_letters, validate_default=True, validation_alias="KAFKA_DEAD_LETTER_TOPIC"
-    )
+    dead_letter_topic: values.Topic = Field(default_factory=_dead_letters, validation_alias="KAFKA_DEAD_LETTER_TOPIC")
     """where requests go that can never succeed"""
     group_protocol: values.GroupProtocol = Field("auto", validation_alias="KAFKA_GROUP_PROTOCOL")
     """consumer, classic, or auto"""
@@ -56,7 +54,7 @@ class ClientSettings(BaseSettings):
     http_port: values.Port = Field(8080, validation_alias="WORKER_HTTP_PORT")
     """port of /livez, /readyz, /metrics and /tasks; 0: off"""
 
-    properties: dict[str, SecretStr | str] = Field(default={}, repr=False)
+    properties: dict[str, str | SecretStr] = Field(default={}, repr=False)
     """``KAFKA_CONFIG_*`` by librdkafka's name of the property"""
     files: dict[str, str] = Field(default={}, repr=False)
     """the variables and properties whose value was read from a file, with its path"""
@@ -77,6 +75,7 @@ class ClientSettings(BaseSettings):
     def load(cls, environ: Mapping[str, str]) -> Self:
         """Read and check everything. Raises SettingsError with a line for each problem."""
         reading = read(environ, VARIABLES)
+        del environ  # a traceback that shows locals would show every secret in it
         settings, problems = cls._build(reading)
         problems = [*reading.problems, *problems, *refused(reading.properties)]
         if settings is None or problems:
@@ -190,6 +189,6 @@ class Settings(ClientSettings):
 VARIABLES = Settings.variables()
 
 
-def _guarded(name: str, variable: Variable) -> SecretStr | str:
+def _guarded(name: str, variable: Variable) -> str | SecretStr:
     """A property's value; one that looks secret, or stood in a file, shows itself to nobody by accident."""
     return SecretStr(variable.text) if variable.file or looks_secret(name) else variable.text

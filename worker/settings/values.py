@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _ADDRESS = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(?::(\d+))?")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+LONGEST_TOPIC = 249  # characters
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_TOPIC}}}")
 _REFERENCE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _GREATEST_PORT = 65535
 
@@ -76,7 +77,7 @@ def topic(text: str) -> str:
     """A name that Kafka takes for a topic."""
     name = text.strip()
     if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
-        raise ValueError("must be a topic: up to 249 letters, digits, dots, hyphens and underscores")
+        raise ValueError(f"must be a topic: up to {LONGEST_TOPIC} letters, digits, dots, hyphens and underscores")
     return name
 
 

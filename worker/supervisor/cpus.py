@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def available_cpus(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int:
-    """The lesser of the CPU affinity and the least cgroup quota above this process, rounded up; at least 1."""
+    """The lesser of the CPU affinity and the least cgroup quota above this process, rounded up."""
     quotas = [*_quotas_v2(membership, root), *_quotas_v1(membership, root)]
-    return max(1, min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)]))
+    return min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)])
 
 
 def _quotas_v2(membership: Path, root: Path) -> Iterator[float]:

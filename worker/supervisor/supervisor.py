@@ -6,6 +6,7 @@ second signal has come, they are told to cancel it; what has not ended a while l
 
 from __future__ import annotations
 
+import math
 import random
 import signal
 import time
@@ -88,9 +89,13 @@ class Supervisor:
         self._steer(now)
 
     def _tick(self) -> float:
-        calm = self._gate.open and self._board.phase is Phase.RUN
-        calm = calm and all(slot.life is not None and slot.life.kill_at is None for slot in self._slots)
-        return CALM_TICK if calm else BUSY_TICK
+        """Seconds until the next turn, unless a signal comes before; the end of a process is one."""
+        if self._board.phase is not Phase.RUN:
+            return BUSY_TICK
+        due = min((slot.start_at for slot in self._slots if slot.life is None), default=math.inf)
+        killing = any(life.kill_at is not None for _, life in self._lives())
+        calm = self._gate.open and due == math.inf and not killing
+        return CALM_TICK if calm else max(0.0, min(BUSY_TICK, due - time.monotonic()))
 
     def _lives(self) -> Iterator[tuple[Slot, Life]]:
         return ((slot, slot.life) for slot in self._slots if slot.life is not None)

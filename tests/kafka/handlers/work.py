@@ -121,7 +121,7 @@ class StubbornError(Exception):
         raise TypeError("not to be pickled")
 
     def __str__(self) -> NoReturn:
-        raise RuntimeError("not to be shown")
+        raise LowError
 
 
 class LowError(BaseException):

@@ -1,0 +1,149 @@
+"""``worker doctor`` at a real broker: one line per check, the exit code of the worst, no secret and no noise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.kafka_broker import Broker
+
+pytestmark = pytest.mark.kafka
+
+HANDLER = "def handle(request, context, depth=1):\n    return None\n"
+SECRET = "tr0ub4dor-and-3"
+
+
+class Report(NamedTuple):
+    """What the doctor printed, and how it ended."""
+
+    code: int
+    output: str
+    stderr: str
+
+    def verdicts(self) -> dict[str, str]:
+        """The verdict of each check; the worst where there are several of a name."""
+        found: dict[str, str] = {}
+        for line in self.output.splitlines():
+            verdict, name = line[:5].strip(), line[5:25].strip()
+            if verdict in {"OK", "WARN", "FAIL"}:
+                found[name] = max(found.get(name, verdict), verdict, key=["OK", "WARN", "FAIL"].index)
+        return found
+
+
+@pytest.fixture
+def doctor(broker: Broker, tmp_path: Path) -> Callable[..., Report]:
+    """Runs it where a handler lies, with good settings and these changes to them."""
+    (tmp_path / "jobs.py").write_text(HANDLER)
+    topics = broker.topics(2)
+
+    def run(**variables: str) -> Report:
+        environ = {
+            "PYTHONPATH": ":".join(path for path in sys.path if path),
+            "KAFKA_BOOTSTRAP_SERVER": broker.bootstrap,
+            "KAFKA_REQUEST_TOPIC": topics[0],
+            "KAFKA_ACK_TOPIC": topics[1],
+            "KAFKA_CONSUMER_GROUP_ID": f"group-{uuid.uuid4().hex[:8]}",
+            "KAFKA_CONNECT_TIMEOUT": "5s",
+            "WORKER_HANDLER": "jobs:handle",
+            "WORKER_PROCESSES": "1",
+            **variables,
+        }
+        command = [sys.executable, "-m", "worker", "doctor"]
+        done = subprocess.run(
+            command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=50
+        )
+        return Report(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def test_a_healthy_installation(broker: Broker, doctor: Callable[..., Report]) -> None:
+    """Every check is there, none failed, and the effective settings are shown with their secrets masked."""
+    report = doctor(KAFKA_CONFIG_SASL_PASSWORD=SECRET, WORKER_HANDLER_KWARGS='{"depth": 3}')
+
+    assert (report.code, report.stderr) == (0, "")
+    assert report.verdicts() == {
+        "handler": "OK",
+        "processes": "OK",
+        "broker": "OK",
+        "request topic": "OK",
+        "ack topic": "OK",
+        "dead-letter topic": "WARN",  # not made yet
+        "partitions": "OK",
+        "retention": "OK",
+        "answer size": "OK",
+        "group": "OK",
+        "group protocol": "OK",
+        "clock": "WARN",  # no record yet
+    }
+    assert f"KAFKA_BOOTSTRAP_SERVER     {broker.bootstrap}" in report.output
+    assert "WORKER_RETRY_BACKOFF       1s..5m  (default)" in report.output
+    assert "KAFKA_CONFIG_SASL_PASSWORD ***" in report.output
+    assert SECRET not in report.output
+    assert report.output.endswith("\nworker run would start; 2 warnings\n")
+
+
+def test_nothing_is_left_behind(broker: Broker, doctor: Callable[..., Report]) -> None:
+    """No group and no topic, though it looked at topics that are not there and tried a group protocol."""
+    group, admin = f"group-{uuid.uuid4().hex[:8]}", AdminClient({"bootstrap.servers": broker.bootstrap})
+    before = set(admin.list_topics(timeout=5).topics)
+    doctor(KAFKA_CONSUMER_GROUP_ID=group, KAFKA_ACK_TOPIC=f"missing-{group}")
+
+    assert set(admin.list_topics(timeout=5).topics) <= before | {"__consumer_offsets"}
+    assert [found.group_id for found in admin.list_consumer_groups().result(5).valid if group in found.group_id] == []
+
+
+def test_the_newest_record_tells_the_time(broker: Broker, doctor: Callable[..., Report]) -> None:
+    """A record of now speaks for the clock, one of tomorrow against it."""
+    topics = {"KAFKA_REQUEST_TOPIC": broker.topic(1, {"message.timestamp.after.max.ms": "200000000"})}
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topics["KAFKA_REQUEST_TOPIC"], b"now")
+    producer.flush(10)
+    assert doctor(**topics).verdicts()["clock"] == "OK"
+
+    producer.produce(topics["KAFKA_REQUEST_TOPIC"], b"tomorrow", timestamp=int(time.time() + 86_400) * 1000)
+    producer.flush(10)
+    report = doctor(**topics)
+
+    assert report.verdicts()["clock"] == "WARN"
+    assert "in the future" in report.output
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "failed"),
+    [
+        ({"WORKER_PROCESSES": "many", "WORKER_HANDLR": "x"}, 2, {"settings"}),
+        ({"KAFKA_CONFIG_NO_SUCH": "x"}, 2, {"settings"}),
+        ({"WORKER_HANDLER": "jobs:handel"}, 3, {"handler"}),
+        ({"KAFKA_ACK_TOPIC": "missing"}, 4, {"ack topic"}),
+        ({"KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1", "KAFKA_CONNECT_TIMEOUT": "1s"}, 4, {"broker"}),
+        ({"WORKER_HANDLER": "nowhere:handle", "KAFKA_ACK_TOPIC": "missing"}, 3, {"handler", "ack topic"}),
+    ],
+)
+def test_what_fails(doctor: Callable[..., Report], variables: dict[str, str], code: int, failed: set[str]) -> None:
+    """The exit code is the one that ``worker run`` would end with."""
+    report = doctor(**variables)
+
+    assert {name for name, verdict in report.verdicts().items() if verdict == "FAIL"} == failed
+    assert report.code == code
+    assert "worker run would not start" in report.output
+    assert (report.stderr, "Traceback" in report.output) == ("", False)
+
+
+def test_a_classic_group(doctor: Callable[..., Report]) -> None:
+    """Needs no trying."""
+    report = doctor(KAFKA_GROUP_PROTOCOL="classic")
+
+    assert "classic, as KAFKA_GROUP_PROTOCOL says" in report.output
+    assert report.code == 0

@@ -1,0 +1,176 @@
+"""Laws of the buffer: what is taken from the broker, and when fetching pauses and goes on."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from worker.core.flow import (
+    BUFFER_BYTES,
+    BUFFER_RECORDS,
+    BUFFER_SECONDS,
+    CHUNK_RECORDS,
+    CHUNK_SECONDS,
+    LONG_SECONDS,
+    UNPOLLED_SECONDS,
+    Fetch,
+    Intake,
+    Pace,
+)
+
+RESUME_SECONDS = 1.0  # until the first record comes after a resume, as measured
+
+seconds = st.floats(min_value=1e-6, max_value=7200)
+counts = st.integers(min_value=0, max_value=2 * BUFFER_RECORDS)
+
+
+class IntakeLaws(RuleBasedStateMachine):
+    """Any situation may follow any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.intake = Intake()
+        self.now = 100.0
+        self.polled_at = 100.0
+        self.paused = False
+        self._decide(ahead=0, ahead_bytes=0, buffer=1, idle=True, closed=False)
+
+    @rule(
+        ahead=counts | st.integers(min_value=0, max_value=3),
+        ahead_bytes=st.sampled_from([0, BUFFER_BYTES - 1, BUFFER_BYTES]),
+        buffer=counts | st.integers(min_value=0, max_value=3),
+        idle=st.booleans(),
+        closed=st.sampled_from([False, False, False, True]),
+        passed=st.sampled_from([0.0, 0.05, 0.5, UNPOLLED_SECONDS, 5.0]),
+    )
+    def decide(self, *, passed: float, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool) -> None:
+        self.now += passed
+        target = max(buffer, 1) if idle else buffer
+        fetch = self._decide(ahead=ahead, ahead_bytes=ahead_bytes, buffer=buffer, idle=idle, closed=closed)
+        room = not closed and ahead < target and ahead_bytes < BUFFER_BYTES
+        if fetch.limit is not None and not fetch.paused:
+            assert room, "fetched although there was no room"
+            assert ahead + fetch.limit <= target, "took more than the buffer holds"
+        if fetch.limit is None:
+            assert not fetch.paused, "paused and not polled: a rebalance would wait for ever"
+            assert not closed, "while leaving the client is polled in every turn"
+            assert self.now - self.polled_at < UNPOLLED_SECONDS, "neither paused nor polled for too long"
+        else:
+            assert fetch.limit > 0
+            self.polled_at = self.now
+        if room and ahead <= target // 2:
+            assert not fetch.paused, "still paused when the buffer is half empty"
+        if self.paused and ahead > target // 2:
+            assert fetch.paused, "resumed before it pays: what was fetched is thrown away at every pause"
+        if room and not self.paused:
+            assert not fetch.paused, "paused with room left"
+        if closed:
+            assert fetch.paused
+        self.paused = fetch.paused
+
+    def _decide(self, *, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool) -> Fetch:
+        return self.intake.decide(
+            ahead=ahead, ahead_bytes=ahead_bytes, buffer=buffer, idle=idle, closed=closed, now=self.now
+        )
+
+
+TestIntakeLaws = IntakeLaws.TestCase
+
+
+class Slot:
+    """One place for tasks of one length and an endless topic, turn by turn, with the client's slow resume."""
+
+    def __init__(self, task_seconds: float) -> None:
+        self.task_seconds = task_seconds
+        self.pace, self.intake = Pace(), Intake()
+        self.now = 100.0
+        self.waiting = 0
+        self.busy_until: float | None = None
+        self.pauses = 0
+        self.dry: list[float] = []  # when the slot had nothing to do
+        self._paused = False
+        self._flows_at = 0.0  # records come again
+
+    def turn(self) -> None:
+        """Finish what is done, start what waits, and fetch."""
+        while self.busy_until is not None and self.busy_until <= self.now:
+            self.pace.observe(1, self.task_seconds)
+            self._start(self.busy_until)
+        if self.busy_until is None:
+            self._start(self.now)
+        if self.busy_until is not None:
+            self.pace.running(self.now - (self.busy_until - self.task_seconds))
+        self._fetch()
+
+    def _start(self, at: float) -> None:
+        self.busy_until = at + self.task_seconds if self.waiting else None
+        self.waiting = max(0, self.waiting - 1)
+        if self.busy_until is None:
+            self.dry.append(at)
+
+    def _fetch(self) -> None:
+        idle = self.busy_until is None
+        fetch = self.intake.decide(
+            ahead=self.waiting, ahead_bytes=0, buffer=self.pace.buffer(), idle=idle, closed=False, now=self.now
+        )
+        if fetch.paused and not self._paused:
+            self.pauses += 1
+        if self._paused and not fetch.paused:
+            self._flows_at = self.now + RESUME_SECONDS
+        self._paused = fetch.paused
+        if fetch.limit is not None and not fetch.paused and self.now >= self._flows_at:
+            self.waiting += fetch.limit
+
+    def run(self, tasks: int, turn_seconds: float) -> None:
+        """So many tasks' time, with a turn every ``turn_seconds``."""
+        end = self.now + tasks * self.task_seconds + 2
+        while self.now < end:
+            self.turn()
+            self.now += turn_seconds
+
+
+@given(task_seconds=st.floats(min_value=0.005, max_value=0.9))
+def test_short_tasks_are_never_paused(task_seconds: float) -> None:
+    """Tasks of less than a second make room before the client must be paused."""
+    slot = Slot(task_seconds)
+    slot.run(tasks=30, turn_seconds=min(0.05, task_seconds))
+    assert slot.pauses == 0
+
+
+@given(task_seconds=st.floats(min_value=1.1, max_value=LONG_SECONDS - 1))
+def test_long_tasks_never_wait_for_a_refill(task_seconds: float) -> None:
+    """Fetching goes on before the buffer is dry, early enough for the client's second of waking up."""
+    slot = Slot(task_seconds)
+    slot.run(tasks=8, turn_seconds=min(0.05, task_seconds / 20) if task_seconds < 10 else 0.5)
+    assert [at for at in slot.dry if at > 100.0 + RESUME_SECONDS] == []
+
+
+@given(history=st.lists(st.tuples(st.integers(min_value=0, max_value=600), seconds), max_size=20), running=seconds)
+def test_chunk_and_buffer_stay_within_their_bounds(history: list[tuple[int, float]], running: float) -> None:
+    """Whatever was seen: at least one task at a time, and as many as the estimate says fit into chunk and buffer."""
+    pace = Pace()
+    for count, total in history:
+        pace.observe(count, total)
+    pace.running(running)
+    assert pace.seconds >= running
+    assert 1 <= pace.chunk() <= CHUNK_RECORDS
+    assert pace.chunk() == 1 or pace.chunk() * pace.seconds <= CHUNK_SECONDS * 1.001
+    assert 0 <= pace.buffer() <= BUFFER_RECORDS
+    assert (pace.buffer() == 0) == (pace.seconds > LONG_SECONDS)
+    assert pace.buffer() <= BUFFER_SECONDS / pace.seconds + 1
+
+
+def test_tasks_that_take_no_time_do_not_fill_the_memory() -> None:
+    pace = Pace()
+    pace.observe(1_000, 0.0)
+    assert (pace.chunk(), pace.buffer()) == (CHUNK_RECORDS, BUFFER_RECORDS)
+
+
+@given(first=seconds, then=seconds)
+def test_the_estimate_follows_what_is_seen(first: float, then: float) -> None:
+    """After twenty tasks of another length, little of the old estimate is left."""
+    pace = Pace()
+    pace.observe(100, 100 * first)
+    pace.observe(20, 20 * then)
+    assert abs(pace.seconds - then) <= 0.001 * abs(first - then) + 1e-9

@@ -1,0 +1,209 @@
+"""Laws of the small machines: lifecycle, deadline, retries, commits and sampling."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from worker.core.commits import INTERVAL, KEEP_ALIVE, RETRY, CommitPolicy
+from worker.core.deadline import Deadline
+from worker.core.lane import Lane
+from worker.core.lifecycle import Lifecycle, State
+from worker.core.model import Outcome, Partition, Record, Task, Verdict
+from worker.core.retry import Again, Answer, Bury, Forget, RetryPolicy, decide
+from worker.core.sampling import Sampler
+
+times = st.floats(min_value=0, max_value=1e9)
+spans = st.floats(min_value=0, max_value=1e6)
+parts = st.floats(min_value=0, max_value=1)
+LANE = Lane(Partition("t", 0), 1)
+
+
+def outcome(verdict: Verdict, retry_after: float | None = None) -> Outcome:
+    return Outcome(Task(Record(LANE.partition, 0, None, None), LANE), verdict, retry_after=retry_after)
+
+
+# ---------------------------------------------------------------- lifecycle
+
+
+@given(moves=st.lists(st.sampled_from(State), max_size=12))
+def test_a_lifecycle_only_moves_forward(moves: list[State]) -> None:
+    """Back and onto the spot is refused quietly, an unlawful jump loudly; nothing starts after a drain began."""
+    lifecycle, left = Lifecycle(), False
+    for state in moves:
+        before = lifecycle.state
+        try:
+            moved = lifecycle.to(state)
+        except ValueError:
+            assert state > before
+            moved = False
+        assert moved == (lifecycle.state is not before)
+        assert lifecycle.state is (state if moved else before)
+        assert lifecycle.state >= before
+        left = left or (state >= State.DRAINING and moved)
+        assert lifecycle.leaving == left
+        assert not (left and lifecycle.may_start)
+
+
+@pytest.mark.parametrize("state", [State.JOINING, State.RUNNING, State.DRAINING, State.CANCELLING])
+def test_whoever_has_joined_can_drain_or_cancel_and_close(state: State) -> None:
+    """A way out is open from everywhere, so that an order to leave never raises."""
+    for way_out in (State.DRAINING, State.CANCELLING, State.CLOSED):
+        lifecycle = Lifecycle()
+        lifecycle.state = state
+        assert lifecycle.to(way_out) == (way_out > state)
+
+
+# ---------------------------------------------------------------- deadline
+
+
+@given(start=times, seconds=spans, steps=st.lists(spans, max_size=5))
+def test_a_deadline_is_one_budget(start: float, seconds: float, steps: list[float]) -> None:
+    """What is left never grows and never falls below zero, and it is used up exactly when the time has passed."""
+    deadline, now = Deadline.after(seconds, start), start
+    left = deadline.remaining(now)
+    for step in steps:
+        now += step
+        assert 0 <= deadline.remaining(now) <= left
+        left = deadline.remaining(now)
+        assert deadline.passed(now) == (left == 0)
+
+
+@given(now=times)
+def test_no_deadline_never_passes(now: float) -> None:
+    assert not Deadline().passed(now)
+    assert Deadline().remaining(now) == math.inf
+
+
+# ---------------------------------------------------------------- retries
+
+
+policies = st.builds(
+    lambda attempts, first, more: RetryPolicy(attempts, first, first + more),
+    st.integers(min_value=1, max_value=100),
+    st.floats(min_value=0, max_value=1000),
+    spans,
+)
+attempts = st.integers(min_value=1, max_value=5000)
+
+
+@given(policy=policies, attempt=attempts, jitter=parts)
+def test_delays_lie_between_half_of_the_first_and_the_greatest(
+    policy: RetryPolicy, attempt: int, jitter: float
+) -> None:
+    """Also after thousands of attempts; a later attempt never waits less than an earlier one with the same jitter."""
+    delay = policy.delay(attempt, jitter)
+    assert policy.first / 2 <= delay <= policy.greatest
+    assert delay <= policy.delay(attempt + 1, jitter)
+    assert delay <= policy.delay(attempt, 0)
+
+
+@given(policy=policies, attempt=attempts)
+def test_delays_double_until_the_greatest(policy: RetryPolicy, attempt: int) -> None:
+    assert policy.delay(1, 0) == policy.first
+    assert policy.delay(attempt + 1, 0) == min(policy.greatest, 2 * policy.delay(attempt, 0)) or attempt > 60
+
+
+@given(policy=policies, attempt=attempts, jitter=parts, after=st.none() | spans)
+def test_a_failed_attempt_is_repeated_until_there_were_enough(
+    policy: RetryPolicy, attempt: int, jitter: float, after: float | None
+) -> None:
+    """And ``Retry(after=…)`` chooses the delay, not the number of attempts."""
+    step = decide(outcome(Verdict.FAILED, after), attempt, policy, jitter)
+    if attempt >= policy.max_attempts:
+        assert isinstance(step, Bury)
+    elif after is not None:
+        assert step == Again(after)
+    else:
+        assert step == Again(policy.delay(attempt, jitter))
+
+
+@given(policy=policies, attempt=attempts)
+def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> None:
+    """However many attempts there were: what was dropped or not started has used none of them."""
+    assert isinstance(decide(outcome(Verdict.OK), attempt, policy), Answer)
+    assert isinstance(decide(outcome(Verdict.REJECTED), attempt, policy), Bury)
+    assert isinstance(decide(outcome(Verdict.DROPPED), attempt, policy), Forget)
+    assert isinstance(decide(outcome(Verdict.NOT_STARTED), attempt, policy), Forget)
+
+
+@given(after=st.floats(max_value=0, allow_nan=False))
+def test_a_delay_below_zero_is_none(after: float) -> None:
+    assert decide(outcome(Verdict.FAILED, after), 1, RetryPolicy(2, 1, 1)) == Again(0)
+
+
+# ---------------------------------------------------------------- commits
+
+
+class CommitLaws(RuleBasedStateMachine):
+    """As the committer uses the policy: it sends when it is due, and an answer comes some time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 50.0
+        self.policy = CommitPolicy(self.now)
+        self.sent_at: float | None = None
+        self.failed_at: float | None = None
+        self.kept_at = self.now
+
+    @rule(seconds=st.sampled_from([0.0, INTERVAL / 2, INTERVAL, RETRY, 60.0, KEEP_ALIVE]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @precondition(lambda self: self.policy.due(self.now))
+    @rule()
+    def send(self) -> None:
+        assert not self.policy.in_flight, "two commits at once could be answered in the wrong order"
+        assert self.sent_at is None or self.now - self.sent_at >= INTERVAL - 1e-9
+        assert self.failed_at is None or self.now - self.failed_at >= RETRY - 1e-9
+        self.policy.sent(self.now)
+        self.sent_at = self.kept_at = self.now
+
+    @precondition(lambda self: self.policy.in_flight)
+    @rule(failed=st.booleans())
+    def answer(self, failed: bool) -> None:
+        self.policy.answered(self.now, failed=failed)
+        assert not self.policy.in_flight
+        self.failed_at = self.now if failed else None
+
+    @invariant()
+    def a_commit_is_due_some_time(self) -> None:
+        """Nothing that is settled waits for longer than the interval, or the pause after a failure."""
+        if not self.policy.in_flight:
+            assert self.policy.due(self.now + RETRY + 1e-9)
+
+    @invariant()
+    def offsets_are_kept_alive(self) -> None:
+        due = not self.policy.in_flight and self.now - self.kept_at >= KEEP_ALIVE
+        assert self.policy.keep_alive_due(self.now) == due
+
+
+TestCommitLaws = CommitLaws.TestCase
+
+
+# ---------------------------------------------------------------- sampling
+
+
+bursts = st.lists(st.tuples(st.integers(min_value=0, max_value=2), st.integers(min_value=0, max_value=9)), max_size=40)
+
+
+@given(limit=st.integers(min_value=0, max_value=12), bursts=bursts)
+def test_a_sampler_counts_what_it_leaves_out(limit: int, bursts: list[tuple[int, int]]) -> None:
+    """At most ``limit`` lines in each second, the first ones, and every other line is counted once."""
+    sampler, second, told = Sampler(limit), 1_000, 0
+    allowed: dict[int, int] = {}
+    for step, lines in bursts:
+        second += step
+        so_far = allowed.get(second, 0)
+        now_allowed = sampler.allow(lines, second)
+        assert now_allowed == min(lines, limit - so_far)
+        allowed[second] = so_far + now_allowed
+        if now_allowed:
+            told += sampler.taken()
+    assert max(allowed.values(), default=0) <= limit
+    assert sum(allowed.values()) + told + sampler.taken() == sum(lines for _, lines in bursts)
+    assert sampler.taken() == 0

@@ -1,0 +1,158 @@
+"""What the doctor thinks of what it was told."""
+
+from __future__ import annotations
+
+import pytest
+
+from worker.cli import checks
+from worker.cli.checks import Verdict
+from worker.errors import ExitCode
+from worker.kafka.diagnosis import Group, Need, Topic
+from worker.kafka.ports import KafkaFailure
+
+OK, WARN, FAIL = Verdict.OK, Verdict.WARN, Verdict.FAIL
+NEED = Need("KAFKA_ACK_TOPIC", "answers", "WRITE")
+DENIED = KafkaFailure("TOPIC_AUTHORIZATION_FAILED", "denied")
+MISSING = KafkaFailure("UNKNOWN_TOPIC_OR_PART", "unknown")
+FATAL = KafkaFailure("_FATAL", "Fatal error: Broker: API version not supported: ConsumerGroupHeartbeat fatal error")
+CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "604800000",
+    "retention.bytes": "-1",
+    "max.message.bytes": "1048588",
+}
+
+
+def topic(*operations: str, partitions: int = 4) -> Topic:
+    return Topic("answers", partitions, 3, frozenset(operations))
+
+
+@pytest.mark.parametrize(("wanted", "cpus", "verdict"), [(2, 2, OK), (1, 2, OK), (3, 2, WARN)])
+def test_processes(wanted: int, cpus: int, verdict: Verdict) -> None:
+    """More processes than CPUs are worth a warning."""
+    assert checks.processes(wanted, cpus, chosen=True).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "said"),
+    [
+        (topic("WRITE", "DESCRIBE"), OK, "'answers': 4 partitions, 3 replicas each; this user may WRITE"),
+        (topic("WRITE", partitions=1), OK, "'answers': 1 partition, 3 replicas each"),
+        (Topic("answers", 4, 1, None), WARN, "cannot tell whether this user may WRITE"),
+        (topic("READ"), FAIL, "no permission to WRITE topic 'answers' (KAFKA_ACK_TOPIC)"),
+        (DENIED, FAIL, "no permission to WRITE"),
+        (MISSING, FAIL, "topic 'answers' (KAFKA_ACK_TOPIC) does not exist: create it"),
+        (KafkaFailure("_TIMED_OUT", "no answer"), FAIL, "_TIMED_OUT: no answer"),
+    ],
+)
+def test_topics(answer: Topic | KafkaFailure, verdict: Verdict, said: str) -> None:
+    """A topic must be there and be allowed to us."""
+    check = checks.topic(NEED, answer)
+
+    assert check.verdict is verdict
+    assert said in check.text
+    assert check.code is (ExitCode.BROKER_UNREACHABLE if verdict is FAIL else ExitCode.DRAINED)
+
+
+def test_a_topic_that_will_be_made() -> None:
+    """Is worth a warning, as long as that it is missing is all there is."""
+    assert checks.topic(NEED, MISSING, created_at_start=True).verdict is WARN
+    assert checks.topic(NEED, DENIED, created_at_start=True).verdict is FAIL
+
+
+@pytest.mark.parametrize(
+    ("total", "wanted", "verdict", "said"),
+    [
+        (8, 2, OK, "enough for 4 replicas"),
+        (2, 2, OK, "enough for 1 replica"),
+        (1, 3, WARN, "2 will have nothing to do"),
+    ],
+)
+def test_partitions(total: int, wanted: int, verdict: Verdict, said: str) -> None:
+    """A process without a partition is idle."""
+    check = checks.partitions(total, wanted)
+
+    assert check.verdict is verdict
+    assert said in check.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "said"),
+    [
+        (Group("STABLE", "CONSUMER", 2, frozenset({"READ"})), OK, "'g' is STABLE, CONSUMER, with 2 members"),
+        (Group("DEAD", "CLASSIC", 0, None), OK, "'g' does not exist yet"),
+        (Group("STABLE", "SHARE", 1, None), FAIL, "'g' is a group of type SHARE"),
+        (Group("EMPTY", "CONSUMER", 0, frozenset({"DESCRIBE"})), FAIL, "no permission to READ group 'g'"),
+        (KafkaFailure("GROUP_AUTHORIZATION_FAILED", "denied"), FAIL, "no permission to READ group 'g'"),
+        (KafkaFailure("_TIMED_OUT", "no answer"), WARN, "cannot tell the state of 'g'"),
+    ],
+)
+def test_groups(answer: Group | KafkaFailure, verdict: Verdict, said: str) -> None:
+    """The group must be one of consumers, and be allowed to us."""
+    check = checks.group("g", answer)
+
+    assert check.verdict is verdict
+    assert said in check.text
+
+
+@pytest.mark.parametrize(
+    ("setting", "failure", "verdict", "said"),
+    [
+        ("classic", None, OK, "classic, as KAFKA_GROUP_PROTOCOL says"),
+        ("auto", None, OK, "consumer"),
+        ("auto", FATAL, WARN, "classic, the broker does not have consumer"),
+        ("auto", KafkaFailure("_UNSUPPORTED_FEATURE", "not there"), WARN, "classic"),
+        ("consumer", FATAL, FAIL, "set KAFKA_GROUP_PROTOCOL=auto"),
+        ("auto", KafkaFailure("GROUP_AUTHORIZATION_FAILED", "denied"), WARN, "cannot tell"),
+    ],
+)
+def test_group_protocols(setting: str, failure: KafkaFailure | None, verdict: Verdict, said: str) -> None:
+    """What will be used follows from the setting and from what came of trying."""
+    check = checks.protocol(setting, failure)
+
+    assert check.verdict is verdict
+    assert check.text.startswith(said) or said in check.text
+
+
+@pytest.mark.parametrize(
+    ("config", "verdict", "said"),
+    [
+        (CONFIG, OK, "deletes requests after 7 d"),
+        (CONFIG | {"retention.ms": "-1"}, OK, "for ever"),
+        (CONFIG | {"retention.ms": "3600000"}, WARN, "after 1 h, answered or not: what waits"),
+        (CONFIG | {"retention.bytes": "1000"}, WARN, "at 1000 bytes a partition"),
+        (CONFIG | {"cleanup.policy": "compact"}, WARN, "is compacted"),
+        (DENIED, WARN, "cannot read the configuration"),
+    ],
+)
+def test_retention(config: dict[str, str] | KafkaFailure, verdict: Verdict, said: str) -> None:
+    """A request that Kafka deletes before its turn is lost."""
+    check = checks.retention("requests", config)
+
+    assert check.verdict is verdict
+    assert said in check.text
+
+
+def test_room() -> None:
+    """How large answers may be, where that can be read."""
+    assert checks.room("answers", CONFIG).text.startswith("'answers' takes answers up to 1,024 KiB")
+    assert checks.room("answers", DENIED).verdict is WARN
+
+
+@pytest.mark.parametrize(
+    ("newest", "verdict", "said"),
+    [
+        (None, WARN, "there is no record"),
+        (1000.0, OK, "0 s old"),
+        (1004.0, OK, "0 s old"),
+        (970.0, OK, "30 s old"),
+        (1042.0, WARN, "42 s in the future"),
+        (1000.0 - 7200, WARN, "2 h old"),
+    ],
+)
+def test_clocks(newest: float | None, verdict: Verdict, said: str) -> None:
+    """Only a record of just now says anything about the time."""
+    check = checks.clock(1000.0, newest)
+
+    assert check.verdict is verdict
+    assert said in check.text

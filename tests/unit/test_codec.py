@@ -1,0 +1,178 @@
+"""Messages: what we write is what protobuf writes, and older and newer programs can read each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.unit.support import PARTITION, a_task
+from worker.codec import (
+    DEAD_LETTERED,
+    OK,
+    AnswerEncoder,
+    MalformedError,
+    Request,
+    Response,
+    decode_request,
+    decode_response,
+    encode_request,
+)
+from worker.core.model import Failure, Outcome, Verdict
+
+INT32 = descriptor_pb2.FieldDescriptorProto.TYPE_INT32
+BOOL = descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
+STRING = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+
+sequences = st.integers(min_value=-(2**31), max_value=2**31 - 1)
+payloads = st.text(st.characters(exclude_categories=["Cs"]))
+nanoseconds = st.integers(min_value=1, max_value=4 * 10**18)
+
+
+def message(name: str, **fields: tuple[int, int]) -> type[Message]:
+    """A message type of another version: fields by name with number and type."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="other", syntax="proto3")
+    described = file.message_type.add(name=name)
+    for field, (number, kind) in fields.items():
+        described.field.add(name=field, number=number, type=kind, label=1)  # type: ignore[arg-type]
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)  # type: ignore[no-untyped-call]
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"other.{name}"))
+
+
+OldRequest = message("OldRequest", sequence=(1, INT32), payload=(2, STRING))
+NewRequest = message("NewRequest", sequence=(1, INT32), payload=(2, STRING), deadline=(10, STRING), huge=(500, STRING))
+OldResponse = message("OldResponse", sequence=(1, INT32), isprocessed=(2, BOOL))
+
+
+def seen_by_the_old(value: bytes) -> tuple[int, bool]:
+    old: Any = OldResponse.FromString(value)
+    return old.sequence, old.isprocessed
+
+
+def an_outcome(**fields: object) -> Outcome:
+    return Outcome(a_task(attempt=2), Verdict.OK, **fields)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- requests
+
+
+@given(sequence=sequences, payload=payloads)
+@example(sequence=0, payload="x")
+@example(sequence=-1, payload="")
+@example(sequence=5, payload="\0 ключ 🗝")
+def test_a_request_survives_the_way(sequence: int, payload: str) -> None:
+    """Only the request that says nothing at all has no bytes, and so cannot be told from an empty record."""
+    value = encode_request(sequence, payload)
+    assert value == Request(sequence=sequence, payload=payload).SerializeToString()
+    if (sequence, payload) == (0, ""):
+        assert value == b""
+    else:
+        request = decode_request(value)
+        assert (request.sequence, request.payload) == (sequence, payload)
+
+
+@given(sequence=sequences, payload=payloads, deadline=payloads)
+@example(sequence=0, payload="", deadline="")
+def test_requests_of_older_and_newer_writers_can_be_read(sequence: int, payload: str, deadline: str) -> None:
+    """And what a newer one added is not lost on the way to the handler."""
+    old = OldRequest(sequence=sequence, payload=payload).SerializeToString()
+    new = NewRequest(sequence=sequence, payload=payload, deadline=deadline, huge="h").SerializeToString()
+    for value in filter(None, (old, new)):
+        request = decode_request(value)
+        assert (request.sequence, request.payload) == (sequence, payload)
+    assert NewRequest.FromString(decode_request(new).SerializeToString()) == NewRequest.FromString(new)
+
+
+@given(value=st.binary(min_size=1, max_size=40))
+@example(value=b"\x12\x01\xff")  # a payload that is no UTF-8
+@example(value=b"\x08")  # cut off
+@example(value=b"\x00")
+@example(value=b"not a request")
+def test_random_bytes_are_malformed_exactly_when_protobuf_says_so(value: bytes) -> None:
+    """Never any other exception: these bytes come from the network."""
+    try:
+        expected = Request.FromString(value)
+    except DecodeError:
+        with pytest.raises(MalformedError, match="not a Request"):
+            decode_request(value)
+    else:
+        assert decode_request(value) == expected
+
+
+@pytest.mark.parametrize("decode", [decode_request, decode_response])
+@pytest.mark.parametrize(("value", "text"), [(None, "null value"), (b"", "empty value")])
+def test_nothing_is_malformed(decode: object, value: bytes | None, text: str) -> None:
+    """To protobuf an empty value is a message of defaults; to us it is nobody's request."""
+    with pytest.raises(MalformedError, match=text):
+        decode(value)  # type: ignore[operator]
+
+
+def test_bytes_that_are_no_response_are_malformed() -> None:
+    with pytest.raises(MalformedError, match="not a Response"):
+        decode_response(b"\xff\xff")
+
+
+@pytest.mark.parametrize("sequence", [2**31, -(2**31) - 1])
+def test_a_sequence_beyond_int32_is_refused(sequence: int) -> None:
+    with pytest.raises(ValueError, match="range"):
+        encode_request(sequence, "x")
+
+
+# ---------------------------------------------------------------- answers
+
+
+@given(sequence=sequences, result=st.binary(), started=nanoseconds, took=nanoseconds, cpu=st.floats(0, 1e6))
+@example(sequence=0, result=b"", started=1, took=1, cpu=0.0)
+def test_a_good_answer_says_it_all(sequence: int, result: bytes, started: int, took: int, cpu: float) -> None:
+    """Field by field, and as a reader sees it who knows only the two oldest fields."""
+    outcome = an_outcome(sequence=sequence, result=result, started_ns=started, finished_ns=started + took)
+    outcome.cpu_seconds = cpu
+    value = AnswerEncoder("host-1").ok(outcome)
+    answer = decode_response(value)
+    assert (answer.sequence, answer.isprocessed, answer.outcome, answer.result) == (sequence, True, OK, result)
+    assert (answer.origin.topic, answer.origin.partition, answer.origin.offset) == (*PARTITION, 42)
+    assert (answer.attempt, answer.worker, answer.cpu_seconds) == (2, "host-1", cpu)
+    assert answer.started_at.ToNanoseconds() == started
+    assert answer.finished_at.ToNanoseconds() == started + took
+    assert not answer.HasField("error")
+    assert seen_by_the_old(value) == (sequence, True)
+
+
+@given(results=st.lists(st.tuples(sequences, st.binary(max_size=5)), min_size=2, max_size=5))
+def test_an_answer_has_nothing_of_the_one_before(results: list[tuple[int, bytes]]) -> None:
+    """The encoder uses one message again and again: each answer is the one that a fresh encoder would write."""
+    encoder = AnswerEncoder("w")
+    for sequence, result in results:
+        outcome = an_outcome(sequence=sequence, result=result, started_ns=1, finished_ns=2)
+        assert encoder.ok(outcome) == AnswerEncoder("w").ok(outcome)
+
+
+def test_the_answer_to_a_dead_letter_says_why() -> None:
+    """And a reader who knows only the two oldest fields sees that the request was not processed."""
+    failure = Failure("ValueError", "no such thing", "Traceback …")
+    outcome = an_outcome(sequence=-9, started_ns=1_500_000_000, finished_ns=2_500_000_000, result=b"not this")
+    value = AnswerEncoder("w").dead_lettered(outcome, failure)
+    answer = decode_response(value)
+    assert (answer.sequence, answer.isprocessed, answer.outcome, answer.result) == (-9, False, DEAD_LETTERED, b"")
+    assert (answer.error.type, answer.error.message, answer.error.traceback) == failure
+    assert (answer.origin.topic, answer.origin.partition, answer.origin.offset) == (*PARTITION, 42)
+    assert (answer.attempt, answer.worker) == (2, "w")
+    assert (answer.started_at.ToNanoseconds(), answer.finished_at.ToNanoseconds()) == (1_500_000_000, 2_500_000_000)
+    assert seen_by_the_old(value) == (-9, False)
+
+
+def test_what_was_never_started_has_no_times() -> None:
+    answer = decode_response(AnswerEncoder("w").dead_lettered(an_outcome(), Failure("MalformedRequest", "")))
+    assert not answer.HasField("started_at")
+    assert not answer.HasField("finished_at")
+
+
+def test_a_response_without_an_outcome_is_unspecified() -> None:
+    """What an old writer says is told apart from every outcome that we name."""
+    assert decode_response(OldResponse(sequence=1).SerializeToString()).outcome == 0
+    assert Response().outcome == 0

@@ -1,0 +1,291 @@
+"""The properties of the Kafka clients: what the worker sets, what a user may, and what librdkafka thinks of both."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka.cimpl
+import pytest
+
+from worker.errors import SettingsError
+from worker.kafka import names, validate
+from worker.kafka.facts import Facts
+from worker.kafka.properties import Link, common, consumer, hold, poll_interval, producer, refusals, warnings
+from worker.settings import Settings
+from worker.supervisor import render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLDS = {"consumer": 86_400.0, "classic": 60.0}
+NEEDED = {
+    "KAFKA_BOOTSTRAP_SERVER": "kafka:9092",
+    "KAFKA_REQUEST_TOPIC": "requests",
+    "KAFKA_ACK_TOPIC": "answers",
+    "KAFKA_CONSUMER_GROUP_ID": "workers",
+    "WORKER_HANDLER": "package.module:function",
+}
+# librdkafka's own, which no variable can set: callbacks, and what is for programs in C.
+NOT_BY_TEXT = re.compile(r"_cb$|^opaque$|^interceptors$|^default_topic_conf$|^ssl_|^msg_order_cmp$|^enabled_events$")
+
+
+def link(holds: dict[str, float] = HOLDS, **given: str) -> Link:
+    """A link with these properties, ``__`` for ``.``."""
+    return Link("kafka:9092", "workers", {name.replace("__", "."): text for name, text in given.items()}, holds)
+
+
+# ---------------------------------------------------------------- what the worker sets
+
+
+@pytest.mark.parametrize("protocol", HOLDS)
+def test_offsets_are_ours(protocol: str) -> None:
+    """No offset is stored or committed by the client, none is skipped, and only what is committed is read."""
+    made = consumer(link(), "host-0", protocol)
+
+    assert (made["enable.auto.commit"], made["enable.auto.offset.store"]) == (False, False)
+    assert (made["auto.offset.reset"], made["isolation.level"]) == ("earliest", "read_committed")
+    assert (made["group.id"], made["group.protocol"], made["client.id"]) == ("workers", protocol, "host-0")
+
+
+def test_answers_are_confirmed() -> None:
+    """The producer is idempotent, never gives an answer up, and puts it where Java clients look for its key."""
+    made = producer(link(), "host-0")
+
+    assert (made["enable.idempotence"], made["acks"], made["message.timeout.ms"]) == (True, "all", 0)
+    assert made["partitioner"] == "murmur2_random"
+
+
+def test_the_consumer_protocol_leaves_sessions_to_the_broker() -> None:
+    """There the client may poll as rarely as it likes, and has no word in the session."""
+    made = consumer(link(session__timeout__ms="6000", heartbeat__interval__ms="500"), "host-0", "consumer")
+
+    assert made["max.poll.interval.ms"] == 86_400_000
+    assert {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}.isdisjoint(made)
+
+
+def test_the_classic_protocol_is_cooperative() -> None:
+    """Sessions of 45 s, heartbeats every second, and partitions that stay while others move."""
+    made = consumer(link(), "host-0", "classic")
+
+    assert made["partition.assignment.strategy"] == "cooperative-sticky"
+    assert (made["session.timeout.ms"], made["heartbeat.interval.ms"]) == (45_000, 1_000)
+
+
+def test_a_given_session_brings_its_heartbeats() -> None:
+    """A third of a short session, unless the heartbeats are given too."""
+    short = consumer(link(session__timeout__ms="1500"), "host-0", "classic")
+    given = consumer(link(session__timeout__ms="1500", heartbeat__interval__ms="100"), "host-0", "classic")
+
+    assert (short["session.timeout.ms"], short["heartbeat.interval.ms"]) == ("1500", 500)
+    assert given["heartbeat.interval.ms"] == "100"
+
+
+def test_the_users_properties_win() -> None:
+    """Every client gets them over our defaults, but none those of another kind of client."""
+    given = link(fetch__wait__max__ms="7", linger__ms="8", socket__timeout__ms="9000", sasl__username="me")
+    made: dict[str, dict[str, Any]] = {
+        "consumer": consumer(given, "host-0", "classic"),
+        "producer": producer(given, "host-0"),
+        "tool": common(given, "host-0"),
+    }
+
+    assert {name: properties.get("fetch.wait.max.ms") for name, properties in made.items()} == {
+        "consumer": "7",
+        "producer": None,
+        "tool": None,
+    }
+    assert {name: properties.get("linger.ms") for name, properties in made.items()} == {
+        "consumer": None,
+        "producer": "8",
+        "tool": None,
+    }
+    assert all(p["socket.timeout.ms"] == "9000" and p["sasl.username"] == "me" for p in made.values())
+
+
+# ---------------------------------------------------------------- holds
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wanted", "interval", "held"),
+    [
+        ("consumer", 3600.0, 86_400.0, 3600.0),
+        ("consumer", 86_400.0, 86_400.0, 86_340.0),
+        ("classic", 60.0, 300.0, 60.0),
+        ("classic", 600.0, 1260.0, 600.0),
+        ("classic", 86_400.0, 86_400.0, 86_340.0),
+    ],
+)
+def test_a_hold_ends_within_the_poll_interval(protocol: str, wanted: float, interval: float, held: float) -> None:
+    """The interval has room for the hold and the commit after it."""
+    made = link({protocol: wanted})
+
+    assert (poll_interval(made, protocol), hold(made, protocol)) == (interval, held)
+    assert warnings(made) == []
+
+
+def test_a_given_poll_interval_bounds_the_hold() -> None:
+    """Nine tenths of it are left, and a warning says so where that is less than was asked for."""
+    made = link(max__poll__interval__ms="100000")
+
+    assert (hold(made, "consumer"), hold(made, "classic")) == (90.0, 60.0)
+    (warning,) = warnings(made)
+    assert warning.startswith("KAFKA_CONFIG_MAX_POLL_INTERVAL_MS=100000 lets a revoked partition wait 90 s")
+
+
+def test_a_session_timeout_without_effect() -> None:
+    """Is warned of where the consumer protocol may be used, and only there."""
+    (warning,) = warnings(link(session__timeout__ms="6000"))
+
+    assert "has no effect under the consumer protocol" in warning
+    assert warnings(link({"classic": 60.0}, session__timeout__ms="6000")) == []
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("name", names.OWNED)
+def test_owned_properties(name: str) -> None:
+    """What the worker sets is refused, with the reason."""
+    assert refusals({name: "1"}) == {name: f"cannot be set: {names.OWNED[name]}"}
+
+
+@pytest.mark.parametrize("name", names.JAVA)
+def test_java_properties(name: str) -> None:
+    """What only Java clients have is refused, with what to do instead."""
+    assert refusals({name: "1"})[name].startswith("is a property of Java clients: ")
+
+
+def test_offset_resets() -> None:
+    """Requests may be started with the oldest or not at all, never skipped."""
+    accepted = {text for text in ("earliest", "error", "Beginning", "latest", "end", "largest", "none") if _reset(text)}
+
+    assert accepted == {"earliest", "error", "Beginning"}
+
+
+def _reset(text: str) -> bool:
+    return not refusals({"auto.offset.reset": text})
+
+
+def test_numbers_we_calculate_with() -> None:
+    """Must be some; librdkafka checks all the others."""
+    assert refusals({"max.poll.interval.ms": "5m"}) == {"max.poll.interval.ms": "must be a whole number"}
+    assert refusals({"max.poll.interval.ms": "300000", "socket.timeout.ms": "x"}) == {}
+
+
+# ---------------------------------------------------------------- against librdkafka itself
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The client's own table of its properties: whose each is (``C``, ``P`` or ``*``)."""
+    path: Path = tmp_path_factory.mktemp("librdkafka") / "properties.md"
+    libc, client = ctypes.CDLL(None), ctypes.CDLL(confluent_kafka.cimpl.__file__)
+    libc.fopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(str(path).encode(), b"w"))
+    client.rd_kafka_conf_properties_show(file)
+    libc.fclose(file)
+    return dict(re.findall(r"^(\S+) +\| +([CP*]) +\|", path.read_text(), re.MULTILINE))
+
+
+def test_whose_a_property_is(table: dict[str, str]) -> None:
+    """Our two lists are the client's, without what is refused or cannot be set by a text."""
+    settable = {
+        name: whose for name, whose in table.items() if name not in names.OWNED and not NOT_BY_TEXT.search(name)
+    }
+
+    assert {name for name, whose in settable.items() if whose == "C"} == names.CONSUMER_ONLY
+    assert {name for name, whose in settable.items() if whose == "P"} == names.PRODUCER_ONLY
+
+
+def test_names_that_the_client_knows(table: dict[str, str]) -> None:
+    """What we refuse as ours, rename or take for a file is a property there; what is the Java clients' is not."""
+    of_the_binding = {"logger", "default.topic.config"}
+
+    assert names.OWNED.keys() - of_the_binding <= table.keys()
+    assert table.keys() >= names.FILE_PROPERTIES
+    assert {*names.ALIASES, *names.ALIASES.values()} <= table.keys()
+    assert names.JAVA.keys().isdisjoint(table)
+
+
+def test_every_property_can_be_written_as_a_variable(table: dict[str, str]) -> None:
+    """From the property to the variable and back."""
+    settable = [name for name in table if not NOT_BY_TEXT.search(name)]
+
+    assert [name for name in settable if _round_trip(name) != name] == []
+
+
+def _round_trip(name: str) -> str:
+    return names.property_name(names.variable_name(name).removeprefix(names.PREFIX))
+
+
+@pytest.mark.parametrize("protocol", ["auto", "consumer", "classic"])
+def test_the_client_takes_what_we_set(protocol: str) -> None:
+    """All our clients can be made, also with a hold that needs a long poll interval."""
+    settings = Settings.load(NEEDED | {"KAFKA_GROUP_PROTOCOL": protocol, "WORKER_REVOKE_HOLD_CLASSIC": "5h"})
+    target = render.target(settings)
+    validate.check(target)
+
+    assert list(target.consumers) == (["consumer", "classic"] if protocol == "auto" else [protocol])
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"SOCKET_TIMEOUT": "1"}, 'KAFKA_CONFIG_SOCKET_TIMEOUT: No such configuration property: "socket.timeout"'),
+        (
+            {"LINGER_MS": "x"},
+            'KAFKA_CONFIG_LINGER_MS: Invalid value for configuration property "queue.buffering.max.ms"',
+        ),
+        ({"FETCH_WAIT_MAX_MS": "-1"}, "KAFKA_CONFIG_FETCH_WAIT_MAX_MS: Configuration property"),
+        ({"SECURITY_PROTOCOL": "TLS"}, 'KAFKA_CONFIG_SECURITY_PROTOCOL: Invalid value "TLS"'),
+        (
+            {"SECURITY_PROTOCOL": "SASL_SSL"},
+            "KAFKA_CONFIG_SASL_MECHANISM: No provider for SASL mechanism GSSAPI; set PLAIN",
+        ),
+        (
+            {"SECURITY_PROTOCOL": "SSL", "SSL_CA_LOCATION": "/none"},
+            "KAFKA_CONFIG_SSL_CA_LOCATION: ssl.ca.location failed",
+        ),
+    ],
+)
+def test_what_the_client_does_not_take(given: dict[str, str], line: str) -> None:
+    """One line that names the variable, though several clients object."""
+    settings = Settings.load(NEEDED | {f"KAFKA_CONFIG_{name}": text for name, text in given.items()})
+    with pytest.raises(SettingsError) as caught:
+        validate.check(render.target(settings))
+
+    assert str(caught.value).startswith(line)
+    assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------- what a process is told
+
+
+def test_a_process_is_told_everything() -> None:
+    """Both protocols in order of preference, each with its hold; the secrets are in, and not in its repr."""
+    variables = {
+        "WORKER_RETRY_BACKOFF": "2s..1m",
+        "KAFKA_CONFIG_SASL_PASSWORD": "tr0ub4dor",
+        "WORKER_REVOKE_HOLD": "1h",
+    }
+    config = render.process_config(Settings.load(NEEDED | variables), 3, Facts(8, 1000, 2000))
+
+    assert list(config.consumer_properties) == ["consumer", "classic"]
+    assert config.revoke_hold == {"consumer": 3600.0, "classic": 60.0}
+    assert config.name.endswith("-3")
+    assert config.producer_properties["client.id"] == config.name
+    assert (config.retry_first, config.retry_greatest) == (2.0, 60.0)
+    assert (config.max_answer_bytes, config.max_dead_letter_bytes) == (1000, 2000)
+    assert config.log_format in {"console", "json"}
+    assert config.producer_properties["sasl.password"] == "tr0ub4dor"
+    assert "tr0ub4dor" not in repr(config)
+
+
+def test_a_fixed_protocol_is_the_only_one() -> None:
+    """No fall-back where the protocol is chosen."""
+    config = render.process_config(Settings.load(NEEDED | {"KAFKA_GROUP_PROTOCOL": "classic"}), 0, Facts(8, 1, 1))
+
+    assert list(config.consumer_properties) == ["classic"]
+    assert config.revoke_hold == {"classic": 60.0}

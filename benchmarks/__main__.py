@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.bench import FULL, QUICK, Bench, Scale
 from benchmarks.broker import ROOT, Broker
-from benchmarks.report import Report, as_json, document, facts, figures_sheet, goals_sheet, terminal
+from benchmarks.report import Report, Trouble, as_json, document, facts, figures_sheet, goals_sheet, terminal
 from benchmarks.workloads import efficiency, exactly_once, latency, memory, startup, throughput
 
 if TYPE_CHECKING:
@@ -51,19 +51,19 @@ def main(*, quick: bool, only: tuple[str, ...], write: bool, json_file: Path | N
     for sheet in (figures_sheet(report.figures), goals_sheet(report.figures)):
         console.print(terminal(sheet))
     for trouble in report.troubles:
-        console.print(f"not measured: {trouble}", markup=False)
+        console.print(f"Not measured: {trouble}", markup=False)
     if write:
         DOCUMENT.write_text(document(report), encoding="utf-8")
     if json_file:
         json_file.write_text(json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    sys.exit(1 if report.troubles else 0)
+    sys.exit(1 if any(trouble.failed for trouble in report.troubles) else 0)
 
 
 def measure(scale: Scale, names: tuple[str, ...], command: str) -> Report:
     """Run the workloads. One that fails is told of, and the others go on."""
     say = Progress()
     figures: list[Figure] = []
-    troubles: list[str] = []
+    troubles: list[Trouble] = []
     with Broker() as broker:
         say(f"Kafka {broker.version} answers on {broker.address}")
         bench = Bench(broker, scale, say)
@@ -71,8 +71,8 @@ def measure(scale: Scale, names: tuple[str, ...], command: str) -> Report:
             try:
                 figures += WORKLOADS[name](bench)
             except Exception as error:  # noqa: BLE001 - whatever it is, the others may work
-                troubles.append(f"{name}: {type(error).__name__}: {error}")
-                say(troubles[-1])
+                troubles.append(Trouble(name, error))
+                say(str(troubles[-1]))
         return Report(figures, troubles, facts(broker.version, command, say.seconds))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.figures import Sample
-from benchmarks.traffic import Place, fill
+from benchmarks.traffic import Place, Settled, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -73,13 +74,10 @@ class Bench:
         """Look at a running program until ``total`` requests are settled (answered and committed) or time is up."""
         deadline = time.monotonic() + seconds
         samples = [Sample(time.perf_counter(), 0)]
-        while samples[-1].answers < total and time.monotonic() < deadline:
-            time.sleep(_SAMPLE_SECONDS)
-            program.check()
-            samples.append(self.sample(program, place))
+        with contextlib.closing(Settled(place)) as settled:
+            while samples[-1].answers < total and time.monotonic() < deadline:
+                time.sleep(_SAMPLE_SECONDS)
+                program.check()
+                count = settled.count()
+                samples.append(Sample(time.perf_counter(), count, program.cpu_seconds(), self.broker.cpu_seconds()))
         return samples
-
-    def sample(self, program: Program, place: Place) -> Sample:
-        """How far it is now."""
-        settled = self.broker.committed(place.group, place.request_topic)
-        return Sample(time.perf_counter(), settled, program.cpu_seconds(), self.broker.cpu_seconds())

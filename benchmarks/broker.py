@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import socket
 import struct
 import subprocess
@@ -16,11 +15,13 @@ from typing import Self
 import psutil
 from confluent_kafka import admin
 
-from worker.core.model import Partition
 from worker.kafka.cluster import Cluster
 
 ROOT = Path(__file__).parents[1]
 PARTITIONS = 4  # two for each of two processes
+_SCRIPT = ROOT / "scripts/kafka"
+# Waits until its standard input is closed, by us or, whatever ends us, by the kernel; then the broker goes.
+_KEEP = 'read -r _ || true; "$0" down --purge; rm -rf -- "$1"'
 _PORTS = range(20000, 32000)  # below those that the kernel gives to outgoing connections
 _BATCH_HEAD = struct.Struct(">qi")  # of a record batch in a log file: base offset, length of what follows
 
@@ -32,32 +33,28 @@ class Broker:
         self._folder = Path(tempfile.mkdtemp(prefix="bench-kafka-"))
         port = _free_port()
         self.address = f"127.0.0.1:{port}"
-        self._environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA_DIR": str(self._folder)}
+        environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA_DIR": str(self._folder)}
+        self._keeper = subprocess.Popen(
+            ["/bin/sh", "-c", _KEEP, _SCRIPT, self._folder],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C on the terminal is not for it
+        )
         try:
-            self._script("up")
+            subprocess.run([_SCRIPT, "up"], env=environment, check=True, stdout=subprocess.DEVNULL)
             self.process = psutil.Process(int((self._folder / "broker.pid").read_text().split()[0]))
-            self._cluster = Cluster({"bootstrap.servers": self.address})
-            self._admin = admin.AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         except BaseException as error:
             self.__exit__()
             if isinstance(error, subprocess.CalledProcessError):
                 raise SystemExit("the broker did not start: see above, and try scripts/kafka up by itself") from None
             raise
+        self._cluster = Cluster({"bootstrap.servers": self.address})
+        self._admin = admin.AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._script("down", "--purge")
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _script(self, *arguments: str) -> None:
-        # A session of its own: a Ctrl-C on the terminal is not to stop the stopping.
-        subprocess.run(
-            [ROOT / "scripts/kafka", *arguments],
-            env=self._environment,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        self._keeper.communicate()  # closes the pipe and waits
 
     @property
     def version(self) -> str:
@@ -84,11 +81,6 @@ class Broker:
         """How many records were ever written to a topic, transaction markers included."""
         partitions = self._cluster.find(topic) or []  # __consumer_offsets comes with the first group
         return sum(span.end for span in self._cluster.spans(partitions).values())
-
-    def committed(self, group: str, topic: str) -> int:
-        """How many records of a topic a group is through with, by its committed offsets."""
-        partitions = [Partition(topic, number) for number in range(PARTITIONS)]
-        return sum(offset or 0 for offset in self._cluster.committed(group, partitions).values())
 
     def batches(self, topic: str) -> int:
         """How many record batches the log files of a topic have: a produce request brings one per partition."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,12 +22,23 @@ if TYPE_CHECKING:
     from benchmarks.traffic import Place
 
 PROCESSES = 2  # of every program: one for each core of the machine that the numbers were set for
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 1.0  # between two searches for new children; they cost milliseconds
 
 
+def _stop_with_parent() -> None:
+    """Ask the kernel for SIGTERM when the suite ends, however it does."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class EndedError(Exception):
-    """A program under measurement ended by itself."""
+    """A program under measurement ended by itself, with this exit code."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Memory(NamedTuple):
@@ -50,7 +63,14 @@ class Program:
         self._log = tempfile.TemporaryFile()
         self.started_at = time.time()
         self._processes = [
-            subprocess.Popen(command, env=self._environment, cwd=ROOT, stdout=self._log, stderr=self._log)
+            subprocess.Popen(
+                command,
+                env=self._environment,
+                cwd=ROOT,
+                stdout=self._log,
+                stderr=self._log,
+                preexec_fn=_stop_with_parent,  # noqa: PLW1509 - it makes one system call
+            )
             for command in self._commands
         ]
         return self
@@ -78,7 +98,8 @@ class Program:
         """Raise EndedError if a process has ended."""
         for process in self._processes:
             if process.poll() is not None:
-                raise EndedError(f"{self.name} ended with exit code {process.returncode}: {self.last_words()}")
+                code = process.returncode
+                raise EndedError(f"{self.name} ended with exit code {code}: {self.last_words()}", code)
 
     def last_words(self, lines: int = 1) -> str:
         """The end of what its processes have printed."""

@@ -16,6 +16,8 @@ import psutil
 from rich.table import Table
 
 from benchmarks.goals import Verdict, verdicts
+from benchmarks.programs import EndedError
+from worker.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +28,27 @@ METHOD = Path(__file__).with_name("method.md")
 _DECIMALS = ((100, 0), (10, 1), (1, 2), (0, 3))  # from which size on, how many
 
 
+class Trouble(NamedTuple):
+    """Why a workload has no figures."""
+
+    workload: str
+    error: Exception
+
+    def __str__(self) -> str:
+        kind = "" if isinstance(self.error, EndedError) else f"{type(self.error).__name__}: "
+        return f"{self.workload}: {kind}{self.error}"
+
+    @property
+    def failed(self) -> bool:
+        """False where the worker only refused a setting, for what it cannot do yet."""
+        return not (isinstance(self.error, EndedError) and self.error.code == ExitCode.SETTINGS_INVALID)
+
+
 class Report(NamedTuple):
-    """All there is to tell about one run of the suite. ``troubles``: workloads that failed, and why."""
+    """All there is to tell about one run of the suite."""
 
     figures: Sequence[Figure]
-    troubles: Sequence[str]
+    troubles: Sequence[Trouble]
     facts: dict[str, str]
 
 
@@ -121,7 +139,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """For programs: the figures with every value, and the goals."""
     return {
         "facts": report.facts,
-        "troubles": list(report.troubles),
+        "troubles": [str(trouble) for trouble in report.troubles],
         "figures": [{**asdict(figure), "median": figure.median} for figure in report.figures],
         "goals": [
             {**goal._asdict(), "median": figure.median if figure else None, "verdict": Verdict(goal, figure).text}

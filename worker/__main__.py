@@ -1,4 +1,4 @@
-"""The ``worker`` command, also ``python -m worker``. Processes it starts import this anew: it does nothing by itself."""
+"""The ``worker`` command, also ``python -m worker``. Child processes import this anew: it does nothing by itself."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NAME = "efficiency"
 SIZES = {"10 ms": 0.01, "100 ms": 0.1, "1 s": 1.0}
-SIMPLE_TASKS = 40  # of 10 ms; the simple design needs a quarter of a second for each
+SIMPLE_TASKS = 20  # of 10 ms; the simple design needs a quarter of a second for each
 
 
 class Run(NamedTuple):

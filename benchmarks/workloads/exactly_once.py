@@ -18,7 +18,7 @@ GUARANTEES = ("exactly-once", "at-least-once")
 def run(bench: Bench) -> list[Figure]:
     """Both guarantees, in turn."""
     runs: dict[str, list[Run]] = {guarantee: [] for guarantee in GUARANTEES}
-    for repetition in range(min(bench.scale.repetitions, 3)):
+    for repetition in range(bench.scale.repetitions // 2):
         for guarantee in GUARANTEES:
             runs[guarantee].append(
                 one_run(bench, lambda place, value=guarantee: worker(place, "nothing", WORKER_GUARANTEE=value))  # type: ignore[misc]

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kafka.support.replica import kill
-from tests.kafka.support.topics import task
+from tests.kafka.support.topics import configure_group, task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -56,12 +56,14 @@ def test_the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
     replica.send(signal.SIGTERM)
     replica.wait_status("/readyz", 503)
     assert replica.page("/livez").status == 200  # a replica that drains must not be killed for it
+    assert replica.wait_exit() == 0, replica.tail()
     one.finish()
 
 
 def test_counters_never_go_back(site: Callable[..., Site]) -> None:
     """Also over the death of the process that counted."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
+    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})  # the partitions move sooner
     replica = one.start().wait_ready()
     pids = replica.pids()
     sent = one.submit(task(number, "go") for number in range(200))

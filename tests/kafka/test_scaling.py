@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,7 @@ def test_scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> N
     """Under the consumer protocol: a partition that moves waits for its running task, whatever that takes."""
     one = site(partitions=PARTITIONS, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     first = one.start().wait_ready()
-    naps = ['{"do": "nap", "seconds": 4}', *['{"do": "nap", "seconds": 1}'] * 5]
+    naps = ['{"do": "nap", "seconds": 3}', *['{"do": "nap", "seconds": 0.5}'] * 3]
     one.submit(task(n, payload, partition=p) for n, payload in enumerate(naps) for p in range(PARTITIONS))
     one.wait_running(2)
     second = one.start()
@@ -39,6 +40,26 @@ def test_scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> N
     one.finish()
     one.started_once()
     assert pids < {entry.pid for entry in one.journal.entries()}
+
+
+def test_a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
+    """It is started again elsewhere, and what the first start still comes to is no second answer."""
+    sites = [site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="2s") for _ in range(2)]
+    for one, action in zip(sites, ["heed", "nap"], strict=True):  # the one listens when it is cancelled
+        one.start().wait_ready()
+        # The one that the broker takes from the first member when a second one comes.
+        one.submit([task(1, json.dumps({"do": action, "seconds": 10}), partition=1)])
+        one.wait_running(1)
+    for one in sites:
+        one.start()
+    for one in sites:
+        one.wait_answered()
+        (first, second) = one.journal.entries("start")
+        assert first.pid != second.pid
+        assert second.time - first.time >= 2
+        one.finish()
+        assert len(one.journal.entries("start")) == 2
+        assert not one.answer_to(one.sent[0]).response.result.startswith(b"stopped: revoked")
 
 
 def test_two_replicas_that_start_together_share_the_work(site: Callable[..., Site]) -> None:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.kafka.support.replica import free_port
+from tests.kafka.support.site import Site
 from tests.kafka.support.topics import Submission, reading, task, topic_names
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.kafka.support.replica import Replica
-    from tests.kafka.support.site import Site
+    from tests.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -73,20 +74,32 @@ def complaint(replica: Replica) -> str:
     return lines[0]
 
 
+@pytest.fixture(scope="module")
+def verdicts(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Replica]]:
+    """A replica for every mistake, all at the same time, in a folder with the modules above."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    for name, text in MODULES.items():
+        (folder / name).write_text(text)
+    site = Site(broker, folder)
+    base = {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": "{}"}
+    try:
+        yield {mistake.name: site.start(folder, **{**base, **mistake.variables}) for mistake in SETTINGS + HANDLERS}
+    finally:
+        site.close()
+
+
 @pytest.mark.parametrize("mistake", SETTINGS, ids=[mistake.name for mistake in SETTINGS])
-def test_settings_that_cannot_be_used(site: Callable[..., Site], mistake: Mistake) -> None:
-    replica = site().start(**mistake.variables)
+def test_settings_that_cannot_be_used(verdicts: dict[str, Replica], mistake: Mistake) -> None:
+    replica = verdicts[mistake.name]
     assert replica.wait_exit() == 2, replica.tail()
     line = complaint(replica)
     assert [name for name in mistake.named if name not in line] == [], line
 
 
 @pytest.mark.parametrize("mistake", HANDLERS, ids=[mistake.name for mistake in HANDLERS])
-def test_handlers_that_cannot_be_loaded(site: Callable[..., Site], tmp_path: Path, mistake: Mistake) -> None:
+def test_handlers_that_cannot_be_loaded(verdicts: dict[str, Replica], mistake: Mistake) -> None:
     """The line names the user's own file and line."""
-    for name, text in MODULES.items():
-        (tmp_path / name).write_text(text)
-    replica = site(WORKER_PROCESSES="2").start(tmp_path, **{"WORKER_HANDLER_KWARGS": "{}", **mistake.variables})
+    replica = verdicts[mistake.name]
     assert replica.wait_exit() == 3, replica.tail()
     line = complaint(replica)
     assert [name for name in mistake.named if name not in line] == [], line

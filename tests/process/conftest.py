@@ -28,3 +28,4 @@ def replica(tmp_path: Path) -> Iterator[Callable[..., Replica]]:
     for one in started:
         one.process.kill()
         one.process.wait()
+        print(one.stderr)  # noqa: T201 - shown if the test failed

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PATIENCE = 20.0  # seconds; only a failure ever waits so long
+PATIENCE = 30.0  # seconds; only a failure ever waits so long
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from worker.core.lifecycle import State
 from worker.errors import ExitCode
 from worker.process.cell import Cell, Command
-from worker.process.main import die_with_parent
 
 if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
@@ -106,8 +105,7 @@ class StandIn:
         return self.idle()
 
 
-def run(config: ProcessConfig, buffer: Any, parent: int) -> NoReturn:
-    die_with_parent(parent)
+def run(config: ProcessConfig, buffer: Any, _parent: int) -> NoReturn:
     os.setpgid(0, 0)
     faulthandler.enable()
     behaviour = getattr(StandIn(config, Cell(buffer)), config.handler)

@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks.figures import Figure, Sample, Span, efficiency, quantile, ratios, slow_rate, steady
 from benchmarks.goals import GOALS, verdicts
-from benchmarks.report import Report, as_json, document, figures_sheet, goals_sheet, markdown, number, terminal
+from benchmarks.programs import EndedError
+from benchmarks.report import Report, Trouble, as_json, document, figures_sheet, goals_sheet, markdown, number, terminal
 
 
 def figure(*values: float, goal: str = "", quantity: str = "empty tasks") -> Figure:
@@ -177,7 +178,11 @@ def test_the_terminal_shows_the_same_rows() -> None:
     assert terminal(goals_sheet([])).row_count == len(GOALS)
 
 
-REPORT = Report([figure(0.7, goal="bare")], ["latency: it broke"], {"machine": "a big one", "command": "scripts/bench"})
+REPORT = Report(
+    [figure(0.7, goal="bare")],
+    [Trouble("latency", RuntimeError("it broke"))],
+    {"machine": "a big one", "command": "scripts/bench"},
+)
 
 
 def test_the_document_has_the_facts_the_tables_and_the_method() -> None:
@@ -185,11 +190,23 @@ def test_the_document_has_the_facts_the_tables_and_the_method() -> None:
 
     for part in (
         "- machine: a big one",
-        "Not measured: latency: it broke",
+        "Not measured: latency: RuntimeError: it broke",
         "## Numbers to reach",
         "## How it is measured",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (EndedError("not available yet", 2), False),
+        (EndedError("crash loop", 5), True),
+        (RuntimeError("it broke"), True),
+    ],
+)
+def test_a_setting_that_the_worker_refuses_is_no_failure_of_the_suite(error: Exception, failed: bool) -> None:
+    assert Trouble("exactly-once", error).failed is failed
 
 
 def test_json_keeps_every_value() -> None:

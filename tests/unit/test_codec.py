@@ -38,9 +38,9 @@ def message(name: str, **fields: tuple[int, int]) -> type[Message]:
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="other", syntax="proto3")
     described = file.message_type.add(name=name)
     for field, (number, kind) in fields.items():
-        described.field.add(name=field, number=number, type=kind, label=1)  # type: ignore[arg-type]
+        described.field.add(name=field, number=number, type=kind, label=1)
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"other.{name}"))
 
 

@@ -11,7 +11,6 @@ import structlog
 from tests.unit.support import PARTITION, a_task
 from worker.handlers.context import Cancelled, Context, Origin
 
-
 LONG = 30.0  # seconds; only a failure ever waits so long
 
 

@@ -85,8 +85,8 @@ def test_the_handler_is_given_request_context_and_arguments() -> None:
 
 def test_an_outcome_has_the_times_of_its_attempt() -> None:
     outcome = run(lambda _request, _context: sum(range(20_000)) and None)
-    assert 0 < outcome.cpu_seconds
-    assert 0 < outcome.run_seconds
+    assert outcome.cpu_seconds > 0
+    assert outcome.run_seconds > 0
     assert outcome.finished_ns - outcome.started_ns == int(outcome.run_seconds * 1e9)
 
 
@@ -110,12 +110,12 @@ def test_bytes_that_are_no_request_never_reach_the_handler(value: bytes | None) 
     assert (task.attempt, outcome.started_ns) == (0, 0)
 
 
-class BrokenText(Exception):
+class BrokenTextError(Exception):
     def __str__(self) -> str:
         raise RuntimeError
 
 
-class EvilText(Exception):
+class EvilTextError(Exception):
     def __str__(self) -> str:
         raise KeyboardInterrupt
 
@@ -131,8 +131,8 @@ class EvilText(Exception):
         GeneratorExit(),
         MemoryError(),
         RecursionError(),
-        BrokenText(),
-        EvilText(),
+        BrokenTextError(),
+        EvilTextError(),
         BaseExceptionGroup("g", [KeyboardInterrupt(), ValueError("x")]),
     ],
 )
@@ -201,7 +201,9 @@ def test_a_deep_recursion_is_a_failed_attempt_like_others() -> None:
     assert len(failure.traceback) <= TRACEBACK_LIMIT
 
 
-@pytest.mark.parametrize("error", [ValueError("\ud800"), type("Ünïcode", (Exception,), {})("x"), FileNotFoundError("\udcff")])
+@pytest.mark.parametrize(
+    "error", [ValueError("\ud800"), type("Ünïcode", (Exception,), {})("x"), FileNotFoundError("\udcff")]
+)
 def test_any_text_can_be_put_into_an_answer(error: Exception) -> None:
     """Undecodable file names come as lone surrogates, which no message of protobuf takes."""
     outcome = raising(error)
@@ -217,9 +219,9 @@ def test_any_text_can_be_put_into_an_answer(error: Exception) -> None:
 @pytest.mark.parametrize("returned", ["done", ValueError("interrupted"), Reject("given up")])
 def test_a_cancelled_attempt_is_dropped_whatever_it_returns(reason: Any, returned: object) -> None:
     """What a handler returns early is not the answer, and it cannot be told from one."""
-    seen = []
+    seen: list[str | None] = []
 
-    def handler(_request: object, context: Context) -> object:
+    def handler(_request: object, context: Context) -> Any:
         runner.cancel(reason, task)
         seen.append(context.cancelled.reason)
         if isinstance(returned, Exception):
@@ -247,7 +249,7 @@ def test_only_the_task_that_runs_is_cancelled() -> None:
 
 
 def test_the_running_task_can_be_seen() -> None:
-    seen = []
+    seen: list[Any] = []
 
     def handler(_request: object, _context: object) -> None:
         seen.append(runner.running)
@@ -286,6 +288,12 @@ def test_a_forked_child_that_comes_back_is_no_second_worker(child: str, status: 
     program = FORKING.format(child=child)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30, env=environment, cwd=ROOT
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        env=environment,
+        cwd=ROOT,
     )
     assert done.stdout.splitlines() == [f"OK {status}"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from worker.cli.inputs import InputError, Item, from_arguments, from_file
+from worker.cli.inputs import Item, from_arguments, from_file
+from worker.cli.rows import InputError
 from worker.codec import decode_request
 
 if TYPE_CHECKING:
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
 def items(tmp_path: Path, name: str, content: str | bytes) -> list[Item]:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return list(from_file(str(path), 1, None).items())
+    with from_file(str(path), 1, None) as source:
+        return list(source.items())
 
 
 def payloads(found: list[Item]) -> list[tuple[int, str]]:
@@ -128,7 +132,7 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """There is no traceback for a file that is not there."""
     with pytest.raises(InputError, match=r"nosuch.jsonl: No such file or directory"):
-        list(from_file(str(tmp_path / "nosuch.jsonl"), 1, None).items())
+        from_file(str(tmp_path / "nosuch.jsonl"), 1, None)
 
 
 def test_standard_input_can_be_gone_through_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,4 +147,19 @@ def test_standard_input_can_be_gone_through_twice(tmp_path: Path, monkeypatch: p
         first, second = list(source.items()), list(source.items())
 
     assert payloads(first) == [(1, "p0"), (2, "p1"), (3, "p2")]
+    assert second == first
+
+
+def test_a_pipe_with_a_name_can_be_gone_through_twice(tmp_path: Path) -> None:
+    """As in ``--file <(generate)``: what was read once is not gone."""
+    pipe = tmp_path / "x.csv"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("payload\na\n",))
+    writer.start()
+
+    with from_file(str(pipe), 1, None) as source:
+        first, second = list(source.items()), list(source.items())
+
+    writer.join()
+    assert payloads(first) == [(1, "a")]
     assert second == first

@@ -66,13 +66,12 @@ class _Lines:
     def __init__(self, label: str, total: int) -> None:
         self._label = label
         self._total = total
-        self._done = 0
         self._said = time.monotonic()
 
     def show(self, done: int) -> None:
         now = time.monotonic()
-        if now - self._said >= LINE_EVERY or done == self._total != self._done:
-            self._said, self._done = now, done
+        if now - self._said >= LINE_EVERY:
+            self._said = now
             say(f"{self._label}: {done} of {self._total}")
 
 

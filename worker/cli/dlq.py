@@ -129,8 +129,9 @@ def replay(*, patterns: tuple[tuple[str, str], ...], limit: int | None, dry_run:
     _explain(what)
     if dry_run or not what.chosen:
         return 0
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Send {len(what.chosen)} requests to {', '.join(sorted(what.topics))}?", abort=True, err=True)
+    question = f"Send {len(what.chosen)} requests to {', '.join(sorted(what.topics))}?"
+    if not yes and sys.stdin.isatty() and not click.confirm(question, err=True):
+        return 1
     doing = Replay(access.sender(), journal)
     with stoppable() as stop, meter("replayed", len(what.chosen)) as shown:
         doing.run(read_letters(access), what, shown, stop)

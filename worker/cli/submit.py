@@ -60,7 +60,7 @@ class Duration(click.ParamType[float]):
 @click.option("--timeout", type=Duration(), default=math.inf, help="With --wait: give up after so long (90s, 15m).")
 @click.option("--output", type=click.File("w"), help="With --wait: write each answer as a line of JSON; - is stdout.")
 @click.option("--expect-ok", is_flag=True, help="With --wait: fail unless every outcome is OK.")
-def submit(  # noqa: PLR0913 - the command's options
+def submit(
     *,
     payloads: tuple[str, ...],
     file: str | None,
@@ -84,7 +84,7 @@ def submit(  # noqa: PLR0913 - the command's options
         access = Access()
         answers = Answers(access) if waits else None
         sent = _send(source, total, access, stop)
-        good = not sent.failed
+        good = sent.confirmed == total
         if answers:
             answers.wait(sent.tally, output, Deadline.after(timeout, time.monotonic()), stop)
             good &= _judge(sent.tally, expect_ok=expect_ok)

@@ -86,6 +86,6 @@ def decide(
     if history.unready >= UNREADY_LIMIT or history.short >= SHORT_LIMIT:
         return Halt(
             ExitCode.CRASH_LOOP,
-            f"{history.short} processes ended soon after their start, the last by {ending.name}",
+            f"{history.short} in a row ended soon after their start, the last by {ending.name}",
         )
     return Respawn(_BACKOFF.delay(history.short, jitter), history)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("kafka")
 _UNSUPPORTED = (ck.KafkaError.UNSUPPORTED_VERSION, ck.KafkaError._UNSUPPORTED_FEATURE)  # noqa: SLF001 - so named
+_UNSUPPORTED_TEXTS = tuple(ck.KafkaError(code).str() for code in _UNSUPPORTED)
+# With auto.offset.reset=error: the partition would stand still for ever, and nobody would know.
+_NO_OFFSET = ck.KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - as the next
 _FATAL = ck.KafkaError._FATAL  # noqa: SLF001 - a public constant of the client in spite of its name
 
 
@@ -51,6 +54,13 @@ class _Guard:
             raise kept
 
 
+def _is_unsupported(error: ck.KafkaError) -> bool:
+    """Whether the broker does not have what was asked of it. Of a fatal error only the text tells the cause."""
+    return error.code() in _UNSUPPORTED or (
+        error.code() == _FATAL and any(text in error.str() for text in _UNSUPPORTED_TEXTS)
+    )
+
+
 def _client_error(guard: _Guard, error: ck.KafkaError) -> None:
     """The client's error callback: information, unless it is fatal."""
     if error.fatal() or error.code() == _FATAL:
@@ -62,9 +72,9 @@ def _client_error(guard: _Guard, error: ck.KafkaError) -> None:
 def _with_callbacks(properties: Mapping[str, Any], guard: _Guard, **more: Any) -> dict[str, Any]:
     return {
         **properties,
-        **more,
         "error_cb": functools.partial(_client_error, guard),
         "logger": logging.getLogger("librdkafka"),
+        **more,
     }
 
 
@@ -77,11 +87,13 @@ class ConfluentConsumer:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._listener: Listener | None = None
         self._topics: list[str] = []
+        self._refused = False  # the broker does not have the protocol, but there is another to try
         self.protocol = next(iter(self._properties))
         self._client = self._make()
 
     def _make(self) -> ck.Consumer:
-        return ck.Consumer(_with_callbacks(self._properties[self.protocol], self._guard, on_commit=self._on_commit))
+        callbacks = {"on_commit": self._on_commit, "error_cb": self._on_error}
+        return ck.Consumer(_with_callbacks(self._properties[self.protocol], self._guard, **callbacks))
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """See ``ports.Consumer``."""
@@ -101,7 +113,10 @@ class ConfluentConsumer:
         else:
             messages = self._client.consume(limit, 0)
         self._guard.check()
-        return self._records(messages)
+        records = self._records(messages)
+        if self._refused:
+            self._fall_back()
+        return records
 
     def _records(self, messages: Iterable[ck.Message]) -> list[Record]:
         records = []
@@ -129,16 +144,19 @@ class ConfluentConsumer:
         return records
 
     def _message_error(self, error: ck.KafkaError) -> None:
-        remaining = list(self._properties)[1:]
-        if error.code() in _UNSUPPORTED and remaining and self._listener is not None:
-            self._fall_back()
-        elif error.fatal() or error.code() == _FATAL:
+        if self._can_fall_back(error):
+            self._refused = True
+        elif error.fatal() or error.code() in (_FATAL, _NO_OFFSET):
             message = f"the Kafka client failed: {error.name()}: {error.str()}"
             raise ClientFatalError(message)
         else:
             log.warning("client.error", code=error.name(), reason=error.str())
 
+    def _can_fall_back(self, error: ck.KafkaError) -> bool:
+        return len(self._properties) > 1 and _is_unsupported(error)
+
     def _fall_back(self) -> None:
+        self._refused = False
         del self._properties[self.protocol]
         self.protocol = next(iter(self._properties))
         log.warning("protocol.fallback", protocol=self.protocol)
@@ -177,6 +195,12 @@ class ConfluentConsumer:
         self._guard.check()
 
     # -- callbacks of the client
+
+    def _on_error(self, error: ck.KafkaError) -> None:
+        if self._can_fall_back(error):
+            self._refused = True
+        else:
+            _client_error(self._guard, error)
 
     def _on_assign(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
         if not positions:  # KIP-848 says so often

@@ -80,6 +80,7 @@ class Poller:
         self.lifecycle = Lifecycle()
         self.assignment = Assignment()
         self.drain_asked = False  # by a signal to this very process
+        self._gave_up = False  # a running task was cancelled on the way out
         self._config = config
         self._consumer = consumer
         self._producer = producer
@@ -134,7 +135,7 @@ class Poller:
         return settled or self._limit.passed(self._clock())
 
     def _leave(self) -> ExitCode:
-        cancelled = self.lifecycle.state is State.CANCELLING or self._handed > 0
+        cancelled = self._gave_up or self._handed > 0
         unsettled = self._answers.outstanding > 0 or self._committer.pending
         self.lifecycle.to(State.CLOSED)
         self.assignment.close(list(self.assignment.lanes))
@@ -179,6 +180,7 @@ class Poller:
         running = self._runner.running
         if running is not None and running[0].lane in lanes:
             log.warning("task.cancelling", reason=reason, partition=str(running[0].lane.partition))
+            self._gave_up = self._gave_up or self.lifecycle.state is State.CANCELLING
             self._runner.cancel(reason, running[0])
 
     def _abandon(self, lane: Lane) -> None:

@@ -37,7 +37,7 @@ def oom_kills(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int:
 def read(file: Path) -> str:
     """A file's text without space around it; empty if it is not there or may not be read."""
     try:
-        return file.read_text(encoding="ascii").strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
 

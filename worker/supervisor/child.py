@@ -37,7 +37,7 @@ class Child:
     """
 
     def __init__(self, name: str, target: str, *arguments: object) -> None:
-        self._process = _SPAWN.Process(target=enter, args=(target, *arguments), name=name)
+        self._process = _SPAWN.Process(target=enter, args=(os.getpid(), target, *arguments), name=name)
         with _signals_blocked(), _main_module_hidden():
             self._process.start()
         self.pid: int = self._process.pid

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import os
 import signal
 import sys
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
-def enter(target: str, *arguments: object) -> None:
+
+def enter(parent: int, target: str, *arguments: object) -> None:
     """Call ``package.module:function``, named so that the parent need not import it."""
+    # Before anything that takes time: a handler's import may take minutes.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before we asked
+        os._exit(1)
     # A Ctrl-C reaches everything on the terminal; what it means for a child is the parent's decision.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent starts children with signals blocked

@@ -12,15 +12,13 @@ from worker import logs
 from worker.errors import ExitCode, WorkerError
 from worker.kafka import preflight
 from worker.process.cell import Cell
-from worker.process.main import die_with_parent
 
 if TYPE_CHECKING:
     from worker.kafka.facts import Target
 
 
-def answer(target: Target, buffer: Any, parent: int, log_level: str, log_format: str) -> NoReturn:
+def answer(target: Target, buffer: Any, log_level: str, log_format: str) -> NoReturn:
     """Put what the broker said into the cell, as ``facts`` or ``failure``, and end with the exit code for it."""
-    die_with_parent(parent)
     logs.configure(log_level, log_format, process="preflight")
     cell, code = Cell(buffer), ExitCode.DRAINED
     try:

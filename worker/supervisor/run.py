@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -63,8 +62,8 @@ def _plan(settings: Settings, facts: Facts) -> Plan:
 def _ask_broker(settings: Settings, signals: Signals, board: Board) -> Facts | None:
     """What the broker said, or None if a signal to stop came first. Raises WorkerError if we cannot work with it."""
     target, buffer = render.target(settings), shared_buffer(SIZE)
-    arguments = (target, buffer, os.getpid(), settings.log_level, settings.log_format)
-    child = Child("preflight", "worker.supervisor.preflight:answer", *arguments)
+    logging = (settings.log_level, settings.log_format)
+    child = Child("preflight", "worker.supervisor.preflight:answer", target, buffer, *logging)
     deadline, stopped = Deadline.after(target.connect_timeout + PREFLIGHT_MARGIN, time.monotonic()), False
     while (status := child.ended()) is None:
         board.turned = time.monotonic()

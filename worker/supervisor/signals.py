@@ -17,7 +17,8 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Signals:
     """While entered, signals wait to be taken and wake whoever waits. Main thread only.
 
-    SIGTERM, SIGINT and SIGHUP are handed out; SIGCHLD only wakes. A SIGHUP that was ignored stays so (``nohup``).
+    SIGTERM, SIGINT and SIGHUP are handed out, and ignored afterwards; SIGCHLD only wakes. A SIGHUP that was ignored
+    stays so (``nohup``).
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,8 @@ class Signals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+            # While the interpreter shuts down after its work is done, a late SIGTERM must not turn exit code 0 into -15.
+            signal.signal(number, signal.SIG_IGN if number in _STOP else handler)
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._read_end)
         os.close(self._write_end)

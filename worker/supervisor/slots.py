@@ -54,8 +54,8 @@ class Life:
         """The last that could be read of every part of the snapshot; empty before the first. Any thread."""
         # Parts may be missing in the last one, which says why the process failed, or all of it: a process killed
         # while it wrote leaves a half-written one behind.
-        self._snapshot = {**self._snapshot, **(self.cell.read() or {})}
-        return self._snapshot
+        snapshot = self._snapshot = {**self._snapshot, **(self.cell.read() or {})}
+        return snapshot
 
     def observe(self, now: float) -> None:
         """Keep what would be gone with the process: its numbers, and when it was first seen in the group."""

@@ -147,7 +147,7 @@ class Supervisor:
         self._stopping.halt(decision.exit_code, now)
         if decision.exit_code is ExitCode.CRASH_LOOP:
             log.error("process.crash_loop", reason=decision.reason)
-            failure = f"{decision.reason} {failure}".rstrip()
+            failure = f"processes keep crashing: {decision.reason}; look for process.ended in the log"
         complain(failure or decision.reason)
 
     # -- orders

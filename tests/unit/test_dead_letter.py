@@ -1,0 +1,64 @@
+"""What a dead letter looks like. Reading them is the commands' business, see ``test_letters``."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.support import PARTITION, a_task
+from worker.core.model import Failure
+from worker.process.letters import MESSAGE_LIMIT, dead_letter, size_of, without_value
+
+LIMIT = 10_000
+FAILURE = Failure("ValueError", "no such thing", "Traceback …")
+
+contents = st.none() | st.binary(max_size=20)
+header_lists = st.lists(st.tuples(st.text(max_size=5), contents), max_size=4).map(tuple)
+
+
+@given(key=contents, value=contents, headers=header_lists)
+def test_the_original_is_kept_byte_for_byte(
+    key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
+) -> None:
+    """Key, value and headers, also none of them, and names that come twice; what we add comes after them."""
+    letter = dead_letter(a_task(value, key=key, headers=headers), FAILURE, LIMIT)
+    assert (letter.key, letter.value) == (key, value)
+    assert letter.headers[: len(headers)] == headers
+
+
+def test_it_says_where_it_comes_from_and_why_it_is_here() -> None:
+    letter = dead_letter(a_task(attempt=3), FAILURE, LIMIT)
+    assert letter.headers == (
+        ("x-origin-topic", PARTITION.topic.encode()),
+        ("x-origin-partition", b"3"),
+        ("x-origin-offset", b"42"),
+        ("x-attempts", b"3"),
+        ("x-error-type", b"ValueError"),
+        ("x-error-message", b"no such thing"),
+    )
+
+
+@given(few=st.text(min_size=1, max_size=4), times=st.integers(min_value=MESSAGE_LIMIT // 16, max_value=MESSAGE_LIMIT))
+def test_a_long_message_is_cut_between_characters(few: str, times: int) -> None:
+    """Whoever reads the header as UTF-8 can."""
+    message = few * times
+    content = dict(dead_letter(a_task(), Failure("E", message), LIMIT).headers)["x-error-message"]
+    assert content is not None
+    assert len(content) <= MESSAGE_LIMIT
+    assert message.encode(errors="replace").decode().startswith(content.decode())
+    assert len(content) > MESSAGE_LIMIT - 4 or content == message.encode(errors="replace")
+
+
+@given(size=st.integers(min_value=0, max_value=2_000))
+def test_only_what_does_not_fit_loses_its_value(size: int) -> None:
+    """And says so: the original still stands at its origin."""
+    task, limit = a_task(b"v" * size, key=b"k", headers=(("h", b"x"),)), 1_500
+    letter = dead_letter(task, FAILURE, limit)
+    whole = dead_letter(task, FAILURE, 10**9)
+    if size_of(*whole) <= limit:
+        assert letter == whole
+    else:
+        assert letter == without_value(whole)
+        assert (letter.key, letter.value) == (b"k", None)
+        assert letter.headers[-1] == ("x-value-dropped", b"too large for this topic")
+        assert letter.headers[0] == ("h", b"x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -61,7 +62,7 @@ def main(*, quick: bool, only: tuple[str, ...], write: bool, json_file: Path | N
 
 def measure(scale: Scale, names: tuple[str, ...], command: str) -> Report:
     """Run the workloads. One that fails is told of, and the others go on."""
-    say = Progress()
+    say, load = Progress(), os.getloadavg()[0]
     figures: list[Figure] = []
     troubles: list[Trouble] = []
     with Broker() as broker:
@@ -73,7 +74,7 @@ def measure(scale: Scale, names: tuple[str, ...], command: str) -> Report:
             except Exception as error:  # noqa: BLE001 - whatever it is, the others may work
                 troubles.append(Trouble(name, error))
                 say(str(troubles[-1]))
-        return Report(figures, troubles, facts(broker.version, command, say.seconds))
+        return Report(figures, troubles, facts(broker.version, command, say.seconds, load))
 
 
 def _command(*, quick: bool, only: tuple[str, ...]) -> str:

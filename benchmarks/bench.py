@@ -32,8 +32,8 @@ class Scale(NamedTuple):
     starts: int
 
 
-QUICK = Scale(2, 200_000, 4, 3, 250, 4, 2)
-FULL = Scale(5, 600_000, 15, 10, 500, 15, 5)
+QUICK = Scale(2, 200_000, 4, 3, 250, 3, 2)
+FULL = Scale(5, 600_000, 10, 8, 400, 12, 5)
 BACKLOG = 1_000_000
 BACKLOG_TASK = "0.1"  # what ``handlers.spin`` makes of a request of the backlog: seconds
 

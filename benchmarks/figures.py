@@ -65,12 +65,12 @@ class Span(NamedTuple):
 class Efficiency(NamedTuple):
     """How much of its processes' time a replica spent in tasks, of 1.
 
-    ``each``: every process counts from its own first start to its own last finish. ``together``: all count from the
-    first start anywhere to the last finish anywhere, so that an uneven beginning or end counts against it.
+    ``together``: all count from the first start anywhere to the last finish anywhere, so that an uneven beginning or
+    end counts against it. ``each``: every process counts from its own first start to its own last finish.
     """
 
-    each: float
     together: float
+    each: float
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -128,8 +128,8 @@ def efficiency(spans: Iterable[Span]) -> Efficiency:
     every = [span for group in by_worker.values() for span in group]
     busy = sum(span.finished - span.started for span in every)
     return Efficiency(
-        each=busy / sum(_wall(group) for group in by_worker.values()),
         together=busy / (len(by_worker) * _wall(every)),
+        each=busy / sum(_wall(group) for group in by_worker.values()),
     )
 
 

@@ -36,7 +36,7 @@ class Goal(NamedTuple):
         return (self.at_least is None or low >= self.at_least) and (self.at_most is None or high <= self.at_most)
 
 
-_EFFICIENCY = "CPU efficiency: task time ÷ process time"
+_EFFICIENCY = f"CPU efficiency: task time ÷ (processes {TIMES} time)"
 _MEMORY = "memory of a worker process (PSS)"
 _ROUND_TRIP = "idle worker, request produced → answer seen"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from worker.codec import Request
 
-_ROUND = range(200)  # additions between two looks at the clock: some ten microseconds
+_ROUND = range(200)  # additions between two looks at the clock: some microseconds
 
 
 def nothing(request: Request, context: object) -> None:

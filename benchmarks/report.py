@@ -60,7 +60,7 @@ class Sheet(NamedTuple):
     rows: Sequence[tuple[str, ...]]
 
 
-def facts(broker_version: str, command: str, seconds: float) -> dict[str, str]:
+def facts(broker_version: str, command: str, seconds: float, load: float) -> dict[str, str]:
     """Where, with what and how it was measured."""
     model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     cores = len(os.sched_getaffinity(0))
@@ -70,6 +70,7 @@ def facts(broker_version: str, command: str, seconds: float) -> dict[str, str]:
         f"{psutil.virtual_memory().total / 2**30:.0f} GiB, Linux {platform.release()}",
         "versions": f"Python {platform.python_version()}, confluent-kafka {ck.__version__} "
         f"(librdkafka {ck.libversion()[0]}), protobuf {version('protobuf')}, Kafka {broker_version}",
+        "other load": f"{load:.1f} processes on average wanted a core in the minute before the start",
         "command": f"{command} ({seconds:.0f} s)",
     }
 

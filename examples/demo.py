@@ -7,6 +7,7 @@ happens, nothing is left running or lying about.
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,8 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from rich.console import Console
-
 from examples import findings, proof
-from examples.make_configurations import TABLE
+from examples.make_configurations import TABLE, configurations
 from examples.stage import (
     ANSWERS,
     GROUP,
@@ -35,11 +34,14 @@ from examples.stage import (
     free_ports,
     worker,
 )
+from worker.cli.console import show
 from worker.core.deadline import Deadline
 from worker.errors import WorkerError
 from worker.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from worker.codec import Response
 
 PARTITIONS = 16  # many more than processes, so that long tasks spread
@@ -47,8 +49,6 @@ START_SECONDS = 60.0  # for the worker to be ready
 WORK_SECONDS = 600  # for all answers; a fraction of it on two idle cores
 SETTLE_SECONDS = 10.0  # for the last commit, which follows the last answer
 LOG_LINES = 20
-
-console = Console()
 
 
 class DemoError(Exception):
@@ -65,10 +65,10 @@ def main() -> None:
         _run(folder)
         code = 0
     except KeyboardInterrupt:
-        console.print("\nInterrupted", style="bold red")
+        _say("\nInterrupted")
         code = 130
     except (DemoError, WorkerError, subprocess.CalledProcessError) as error:
-        console.print(f"\nFailed: {error}", style="bold red", markup=False)
+        _say(f"\nFailed: {error}")
         _show_log(folder / "worker.log")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -81,8 +81,8 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 def _show_log(log: Path) -> None:
     if log.exists():
-        print("The worker's last log lines:")
-        print("\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:]))
+        _say("The worker's last log lines:")
+        _say("\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:]))
 
 
 def _run(folder: Path) -> None:
@@ -110,7 +110,7 @@ def _run(folder: Path) -> None:
 
 
 def _say(text: str) -> None:
-    console.print(text, highlight=False)
+    print(text, flush=True)  # at once, because the commands it starts write to the same place
 
 
 # ---------------------------------------------------------------- the steps
@@ -151,9 +151,8 @@ def _submit(settings: dict[str, str], replica: subprocess.Popen[bytes]) -> None:
 
 
 def _prove(evidence: proof.Evidence, cluster: Cluster) -> None:
-    rows = sum(1 for _ in TABLE.open())
-    if len(evidence.requests) != rows:
-        raise DemoError(f"{len(evidence.requests)} requests stand in {REQUESTS}, the table has {rows}")
+    if _sorted(evidence.requests.values()) != _sorted(configurations()):
+        raise DemoError(f"what stands in {REQUESTS} is not the table")
     if found := proof.complaints(evidence):
         raise DemoError("\n".join(found))
     deadline = Deadline.after(SETTLE_SECONDS, time.monotonic())
@@ -161,6 +160,10 @@ def _prove(evidence: proof.Evidence, cluster: Cluster) -> None:
         if deadline.passed(time.monotonic()):
             raise DemoError(f"the group has not committed {lag} requests that were answered")
         time.sleep(0.1)
+
+
+def _sorted(payloads: Iterable[object]) -> list[str]:
+    return sorted(json.dumps(payload, sort_keys=True) for payload in payloads)
 
 
 def _stop(replica: subprocess.Popen[bytes]) -> None:
@@ -175,10 +178,10 @@ def _stop(replica: subprocess.Popen[bytes]) -> None:
 
 def _show(answers: list[Response]) -> None:
     wall, busy = findings.efficiency(answers, PROCESSES)
-    console.print("\nBest models", style="bold")
-    console.print(findings.best_models(answers))
-    console.print("\nWork", style="bold")
-    console.print(findings.work(answers))
+    _say("\nBest models")
+    show(findings.best_models(answers))
+    _say("\nWork")
+    show(findings.work(answers))
     _say(f"{wall:.1f} s from the first start to the last finish; {PROCESSES} processes were busy {busy:.1%} of it")
 
 

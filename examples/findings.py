@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
+from worker.cli.console import columns
 from worker.codec import OK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.table import Table
 
     from worker.codec import Response
 
@@ -20,7 +22,7 @@ BEST = 3  # models shown of each data set
 
 def best_models(answers: Iterable[Response]) -> Table:
     """The models with the best mean scores, by data set."""
-    table = Table("data set", "model", "parameters", "score", "±", "seconds", box=None, pad_edge=False)
+    table = columns("data set", "model", "parameters", "score", "±", "seconds")
     results: list[dict[str, Any]] = [json.loads(answer.result) for answer in answers if answer.outcome == OK]
     for dataset in sorted({result["dataset"] for result in results}):
         ranking = sorted((r for r in results if r["dataset"] == dataset), key=lambda r: -r["score_mean"])
@@ -38,7 +40,7 @@ def seconds(answer: Response) -> float:
 
 def work(answers: Iterable[Response]) -> Table:
     """Tasks and time by worker process."""
-    table = Table("process", "tasks", "busy seconds", "CPU seconds", "longest task", box=None, pad_edge=False)
+    table = columns("process", "tasks", "busy seconds", "CPU seconds", "longest task")
     answers = list(answers)
     for worker in sorted({answer.worker for answer in answers}):
         own = [answer for answer in answers if answer.worker == worker]

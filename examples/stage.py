@@ -75,7 +75,9 @@ def worker(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Cleaning up goes on to its end, however often Ctrl-C is pressed."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:

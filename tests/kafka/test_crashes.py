@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -61,7 +60,7 @@ def test_nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None
     kill([replica.process.pid])
     until(lambda: not [pid for pid in family if alive(pid)], lambda: f"{family}\n{one.tails()}", SOON)
     replica.process.wait()
-    one.start(WORKER_HANDLER_KWARGS=json.dumps({"journal": str(one.journal.path), "hurry": True}))
+    one.start_in_a_hurry()
     one.finish()
     assert one.journal.starts() == (
         Counter({(sent.partition, sent.offset): 1 for sent in one.sent}) + Counter([(0, 2), (1, 2)])

@@ -36,7 +36,7 @@ def start(site: Callable[..., Site], payload: str, **variables: str) -> Site:
 def finish_in_a_hurry(sites: list[Site]) -> None:
     """Let a second replica do the rest of each, without the waiting."""
     for one in sites:
-        one.start(WORKER_HANDLER_KWARGS=json.dumps({"journal": str(one.journal.path), "hurry": True}))
+        one.start_in_a_hurry()
     for one in sites:
         one.finish()
 
@@ -45,10 +45,11 @@ def test_a_signal_lets_running_tasks_finish_and_starts_no_other(site: Callable[.
     numbers = [signal.SIGTERM, signal.SIGINT]
     sites = [start(site, '{"do": "nap", "seconds": 3}') for _ in numbers]
     for one, number in zip(sites, numbers, strict=True):
-        (replica,) = one.replicas
         one.wait_running(2)
-        replica.send(number)
-        replica.wait_status("/readyz", 503)
+        one.replicas[0].send(number)
+        one.replicas[0].wait_status("/readyz", 503)
+    for one in sites:
+        (replica,) = one.replicas
         assert replica.wait_exit() == 0, replica.tail()
         started = one.journal.starts()
         assert started.keys() == {(part, offset) for part, end in one.committed().items() for offset in range(end)}

@@ -17,6 +17,7 @@ from worker.core.flow import (
     Fetch,
     Intake,
     Pace,
+    has_its_share,
 )
 
 RESUME_SECONDS = 1.0  # until the first record comes after a resume, as measured
@@ -165,6 +166,17 @@ def test_tasks_that_take_no_time_do_not_fill_the_memory() -> None:
     pace = Pace()
     pace.observe(1_000, 0.0)
     assert (pace.chunk(), pace.buffer()) == (CHUNK_RECORDS, BUFFER_RECORDS)
+
+
+@given(waiting=counts, size=st.integers(0, 2 * BUFFER_BYTES), buffer=counts, lanes=st.integers(1, 500))
+def test_the_shares_of_all_lanes_make_up_the_buffer(waiting: int, size: int, buffer: int, lanes: int) -> None:
+    """Or each holds one record, where there are more lanes than places; beside very long tasks none."""
+    if has_its_share(waiting, size, buffer=buffer, lanes=lanes):
+        assert waiting >= buffer // lanes or size >= BUFFER_BYTES // lanes
+    else:
+        assert buffer
+        assert waiting == 0 or waiting * lanes < buffer
+        assert size * lanes < BUFFER_BYTES
 
 
 @given(first=seconds, then=seconds)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.laws.lane_model import Model
+from worker.core.lane import WAIT_SECONDS
 from worker.core.ledger import LedgerError
 
 picks = st.integers(min_value=0, max_value=10_000)
@@ -124,6 +125,18 @@ class LaneLaws(RuleBasedStateMachine):
             assert lane.busy == bool(lane.handed or any(task.lane is lane for task in self.model.produced))
         assert assignment.queued == sum(len(lane.queue) for lane in lanes)
         assert assignment.queued_bytes == sum(lane.queued_bytes for lane in lanes)
+
+    @invariant()
+    def what_waits_for_another_attempt_holds_nobody_up(self) -> None:
+        """Only records that may start soon count as work that is there; those behind a back-off do not."""
+        now = self.model.now
+        lanes = [
+            lane
+            for lane in self.model.assignment.lanes.values()
+            if not (lane.queue and lane.ready_at > now + WAIT_SECONDS)
+        ]
+        expected = sum(len(lane.queue) for lane in lanes), sum(lane.queued_bytes for lane in lanes)
+        assert self.model.assignment.startable(now) == expected
 
     @invariant()
     def the_next_start_is_not_slept_through(self) -> None:

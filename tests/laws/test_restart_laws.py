@@ -9,7 +9,7 @@ from worker.core.gate import PATIENCE_SECONDS, Gate, Sibling
 from worker.core.restart import (
     HEALTHY_SECONDS,
     SHORT_LIMIT,
-    UNREADY_LIMIT,
+    USELESS_LIMIT,
     Ending,
     Halt,
     History,
@@ -22,7 +22,8 @@ from worker.errors import ExitCode
 
 GREATEST_DELAY = 30.0
 
-Lives = list[tuple[Ending, float | None, float]]  # how each process of a slot ended, after how long, and the jitter
+# How each process of a slot ended, after how long in the group, and the jitter. All had answered something.
+Lives = list[tuple[Ending, float | None, float]]
 
 statuses = st.integers(min_value=-64, max_value=255)
 crashes = statuses.filter(lambda status: status not in (2, 3, 4)).map(classify)
@@ -36,7 +37,7 @@ def replay(lives: Lives, *, started: bool = True) -> list[Respawn | Halt]:
     """The decisions about one slot, up to the halt if there is one."""
     history, decisions = History(), []
     for ending, joined_for, jitter in lives:
-        decision = decide(ending, joined_for, history, started=started, jitter=jitter)
+        decision = decide(ending, joined_for, history, started=started, useful=True, jitter=jitter)
         decisions.append(decision)
         if isinstance(decision, Halt):
             break
@@ -76,11 +77,11 @@ def test_delays_only_grow_until_a_run_is_healthy(lives: Lives) -> None:
 def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
     """That is: so many endings in a row without joining, or so many without a healthy run."""
     decisions = replay(lives)
-    unready = short = 0
+    useless = short = 0
     for (_, joined_for, _), decision in zip(lives, decisions, strict=False):
-        unready = unready + 1 if joined_for is None else 0
+        useless = useless + 1 if joined_for is None else 0
         short = 1 if joined_for is not None and joined_for >= HEALTHY_SECONDS else short + 1
-        hopeless = unready >= UNREADY_LIMIT or short >= SHORT_LIMIT
+        hopeless = useless >= USELESS_LIMIT or short >= SHORT_LIMIT
         assert isinstance(decision, Halt) is hopeless
         assert not isinstance(decision, Halt) or decision.exit_code is ExitCode.CRASH_LOOP
 
@@ -89,7 +90,7 @@ def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
 def test_an_outage_of_the_broker_never_stops_a_replica_that_had_started(draws: list[float], history: History) -> None:
     ending = classify(ExitCode.BROKER_UNREACHABLE)
     for jitter in draws:
-        decision = decide(ending, None, history, started=True, jitter=jitter)
+        decision = decide(ending, None, history, started=True, useful=False, jitter=jitter)
         assert isinstance(decision, Respawn)
         assert decision.history == history
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # As the command line does; a child must not inherit them by importing this script.
 import click
@@ -18,6 +19,7 @@ import rich
 from worker import logs
 from worker.core.watch import Limits
 from worker.process.config import ProcessConfig
+from worker.supervisor import slots
 from worker.supervisor.board import Board
 from worker.supervisor.http import serving
 from worker.supervisor.signals import Signals
@@ -62,10 +64,17 @@ def inherit_orphans() -> None:
         os._exit(0)
 
 
-def main(folder: str, behaviours: list[str], *, orphans: bool = False, **options: Any) -> int:
+def refuse(*_: object) -> NoReturn:
+    """What the kernel says when it has no more processes to give."""
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def main(folder: str, behaviours: list[str], **options: Any) -> int:
     logs.configure("INFO", "json")
-    if orphans:
+    if options.pop("orphans", False):
         inherit_orphans()
+    if options.pop("unstartable", False):
+        slots.Life = refuse  # type: ignore[assignment, misc]
     options["limits"] = Limits(*options.get("limits", ()))
     port = options.pop("port", 0)
     plan = Plan(

@@ -34,7 +34,7 @@ class StandIn:
 
     def turn(self) -> Command:
         self.turns += 1
-        self.cell.stamp(self.state, 1, os.getpid())
+        self.cell.stamp(0, self.state, 1, os.getpid())
         self.cell.publish({"state": self.state.name.lower(), "counters": {"polls_total": self.turns}})
         command = self.cell.command()
         if command & Command.START_TASKS and self.state is State.JOINING:

@@ -20,16 +20,16 @@ def buffer() -> bytearray:
 def test_an_untouched_cell_says_nothing(buffer: bytearray) -> None:
     cell = Cell(buffer)
     assert cell.read() is None
-    assert cell.read_stamp() == Stamp(0, 0, 0, 0)
+    assert cell.read_stamp() == Stamp(0, 0, 0, 0, 0)
     assert cell.command() is Command.NONE
 
 
 def test_the_other_side_sees_what_was_stamped(buffer: bytearray) -> None:
     """Each stamp counts one turn more."""
     process, supervisor = Cell(buffer), Cell(buffer)
-    process.stamp(10, 0, 77)
-    process.stamp(20, 3, 77)
-    assert supervisor.read_stamp() == Stamp(turns=2, state=20, assigned=3, pid=77)
+    process.stamp(0, 10, 0, 77)
+    process.stamp(5, 20, 3, 77)
+    assert supervisor.read_stamp() == Stamp(turns=2, answered=5, state=20, assigned=3, pid=77)
 
 
 def test_orders_add_up_and_are_never_taken_back(buffer: bytearray) -> None:
@@ -63,10 +63,10 @@ def test_the_largest_snapshot_fits_and_one_byte_more_does_not(buffer: bytearray)
 def test_fields_do_not_overlap(buffer: bytearray) -> None:
     process, supervisor = Cell(buffer), Cell(buffer)
     process.publish({"a": 1})
-    process.stamp(2**32 - 1, 2**32 - 1, 2**32 - 1)
+    process.stamp(2**64 - 1, 2**32 - 1, 2**32 - 1, 2**32 - 1)
     supervisor.order(Command.CANCEL)
     assert supervisor.read() == {"a": 1}
-    assert supervisor.read_stamp() == Stamp(1, 2**32 - 1, 2**32 - 1, 2**32 - 1)
+    assert supervisor.read_stamp() == Stamp(1, 2**64 - 1, 2**32 - 1, 2**32 - 1, 2**32 - 1)
     assert process.command() is Command.CANCEL
 
 

@@ -36,13 +36,13 @@ def reading(
     """A slot with a process in it."""
     snapshot = SNAPSHOT if snapshot is None else snapshot
     totals = add(NOTHING, snapshot)
-    one = Reading(slot, 100 + slot, Stamp(9, state, 2, 100 + slot), Usage(1.5, 64_000_000), snapshot, totals, {})
+    one = Reading(slot, 100 + slot, Stamp(9, 0, state, 2, 100 + slot), Usage(1.5, 64_000_000), snapshot, totals, {})
     return one._replace(**changes)
 
 
 def empty(slot: int = 0, **changes: Any) -> Reading:
     """A slot whose process has ended."""
-    return reading(slot, State.NEW, {}, pid=None, stamp=Stamp(0, 0, 0, 0), usage=Usage(0.0, 0), **changes)
+    return reading(slot, State.NEW, {}, pid=None, stamp=Stamp(0, 0, 0, 0, 0), usage=Usage(0.0, 0), **changes)
 
 
 class FakeSlot:

@@ -16,7 +16,7 @@ FILES = sorted(file for file in WORKER.rglob("*.py") if "pb" not in file.relativ
 LAYERS = {
     "cli": {"supervisor", "process", "kafka", "handlers", "core", "settings"},
     "settings": {"kafka", "core"},
-    "supervisor": {"process", "kafka", "core"},
+    "supervisor": {"settings", "process", "kafka", "core"},
     "process": {"kafka", "handlers", "core"},
     "kafka": {"core"},
     "handlers": {"core"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from worker.core.model import Task
 
-LONG = 30.0  # seconds; only a failure ever waits so long
+LONG = 10.0  # seconds; only a failure ever waits so long
 
 
 class GatedRunner:
@@ -132,8 +133,10 @@ def test_the_end_of_a_long_task_rings_at_once(desk: Desk, monkeypatch: pytest.Mo
     """The poll thread is woken although the service has more to do; for short ones only at the end of what it has."""
     monkeypatch.setattr(service_module, "RING_SECONDS", 0.0)
     desk.runner.gate(2)
+    started = time.monotonic()
     desk.hand_over(1, 2)
     assert desk.collect(1) == [(1, "OK")]
+    assert time.monotonic() - started < LONG, "nobody rang"
     desk.runner.gates[2].set()
     assert desk.collect(1) == [(2, "OK")]
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from worker.core.retry import RetryPolicy
 from worker.errors import ExitCode
 
-UNREADY_LIMIT = 5  # endings in a row before the process had joined the group
+USELESS_LIMIT = 5  # endings in a row before joining the group, or by a fault of its own before any answer
 SHORT_LIMIT = 20  # endings in a row of processes that joined and ended soon after; a back-off apart, so minutes
 HEALTHY_SECONDS = 10.0  # in the group for so long: what was before is forgotten
 
 # The first delay is short, because a process that was killed once is no sign of anything.
 _BACKOFF = RetryPolicy(max_attempts=SHORT_LIMIT, first=0.2, greatest=30.0)
 _OWN_CODES = {code: code.name.lower() for code in ExitCode if code is not ExitCode.SUPERVISOR_CRASHED}
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", _OWN_CODES[ExitCode.DRAINED])  # somebody wanted it gone
 _HOPELESS = (ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE)
 
 
@@ -26,9 +27,9 @@ class Ending(NamedTuple):
 
 
 class History(NamedTuple):
-    """What is remembered of a slot: endings in a row, before joining the group and since the last healthy run."""
+    """What is remembered of a slot: endings in a row, of useless processes and since the last healthy run."""
 
-    unready: int = 0
+    useless: int = 0
     short: int = 0
 
 
@@ -65,11 +66,12 @@ def classify(status: int, *, out_of_memory: bool = False, stuck: bool = False) -
 
 
 def decide(
-    ending: Ending, joined_for: float | None, history: History, *, started: bool, jitter: float
+    ending: Ending, joined_for: float | None, history: History, *, started: bool, useful: bool, jitter: float
 ) -> Respawn | Halt:
     """What to do after an ending. ``joined_for`` is the seconds the process was in the group, None if it never was.
 
-    ``started`` says whether any process of this replica ever joined; ``jitter`` in [0, 1] shortens the delay.
+    ``started`` says whether any process of this replica ever joined, ``useful`` whether this one had answered
+    anything; ``jitter`` in [0, 1] shortens the delay.
     """
     if joined_for is None:
         if ending.code in _HOPELESS or (ending.code == ExitCode.BROKER_UNREACHABLE and not started):
@@ -77,13 +79,16 @@ def decide(
         if ending.code == ExitCode.BROKER_UNREACHABLE:
             # An outage after the start is the broker's trouble. Siblings may be busy for hours yet, so wait it out.
             return Respawn(_BACKOFF.delay(SHORT_LIMIT, jitter), history)
-        history = history._replace(unready=history.unready + 1)
+        history = history._replace(useless=history.useless + 1)
+    elif ending.name not in _FROM_OUTSIDE and not useful:
+        # Not healthy, however long it was in the group: it may have waited for the partition of the task that kills it.
+        history = history._replace(useless=history.useless + 1)
     elif joined_for >= HEALTHY_SECONDS:
         history = History()
     else:
-        history = history._replace(unready=0)
+        history = history._replace(useless=0)
     history = history._replace(short=history.short + 1)
-    if history.unready >= UNREADY_LIMIT or history.short >= SHORT_LIMIT:
+    if history.useless >= USELESS_LIMIT or history.short >= SHORT_LIMIT:
         return Halt(
             ExitCode.CRASH_LOOP,
             f"{history.short} in a row ended soon after their start, the last by {ending.name}",

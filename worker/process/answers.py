@@ -65,6 +65,7 @@ class Answers:
         metrics: Metrics,
         tasklog: TaskLog,
     ) -> None:
+        self.answered = 0  # requests whose answer was confirmed
         self.outstanding = 0  # requests whose answer is under way
         self.outstanding_bytes = 0  # what they hold in memory
         self._config = config
@@ -170,6 +171,7 @@ class Answers:
             self.outstanding_bytes -= task.size + len(outcome.result)
             self._settled(lane, task.record.offset)
         self.outstanding -= len(outcomes)
+        self.answered += len(outcomes)
         self._metrics.add("tasks_total", len(outcomes), label=name)
         self._metrics.observe("settle_seconds", [outcome.age(now_ns) for outcome in outcomes])
         self._tasklog.finished(outcomes, name, now_ns)

@@ -11,7 +11,7 @@ import json
 import struct
 from typing import Any, NamedTuple
 
-_STAMP = struct.Struct("<QIII")  # turns, state, assigned partitions, pid
+_STAMP = struct.Struct("<QQIII")  # turns, answered requests, state, assigned partitions, pid
 _STAMP_AT = 0
 _COMMAND = struct.Struct("<I")
 _COMMAND_AT = _STAMP.size
@@ -35,9 +35,13 @@ class Stamp(NamedTuple):
     """What the poll thread stamps on every turn; ``turns`` only grows while the process lives."""
 
     turns: int
+    answered: int
     state: int
     assigned: int
     pid: int
+
+
+NO_STAMP = Stamp(0, 0, 0, 0, 0)
 
 
 class Cell:
@@ -49,10 +53,10 @@ class Cell:
 
     # -- the worker process's side (poll thread)
 
-    def stamp(self, state: int, assigned: int, pid: int) -> None:
-        """Say "alive": called on every turn of the poll loop."""
+    def stamp(self, answered: int, state: int, assigned: int, pid: int) -> None:
+        """Say "alive": called on every turn of the poll loop. ``answered`` counts since the process started."""
         self._turns += 1
-        _STAMP.pack_into(self._view, _STAMP_AT, self._turns, state, assigned, pid)
+        _STAMP.pack_into(self._view, _STAMP_AT, self._turns, answered, state, assigned, pid)
 
     def command(self) -> Command:
         """What the supervisor wants."""

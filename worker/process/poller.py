@@ -147,7 +147,7 @@ class Poller:
     # -- orders
 
     def _stamp_and_obey(self, now: float) -> None:
-        self._cell.stamp(self.lifecycle.state, len(self.assignment.lanes), self._pid)
+        self._cell.stamp(self._answers.answered, self.lifecycle.state, len(self.assignment.lanes), self._pid)
         self._metrics.add("polls_total")
         if self._report.due(now):
             self._publish()

@@ -40,7 +40,7 @@ class Signals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._handlers.items():
-            # While the interpreter shuts down after its work is done, a late SIGTERM must not turn exit code 0 into -15.
+            # While the interpreter shuts down with its work done, a late SIGTERM must not turn exit code 0 into -15.
             signal.signal(number, signal.SIG_IGN if number in _STOP else handler)
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._read_end)

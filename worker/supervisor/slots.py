@@ -13,7 +13,7 @@ from worker.core.gate import Sibling
 from worker.core.lifecycle import State
 from worker.core.restart import Ending, History
 from worker.core.watch import Limits, Watch
-from worker.process.cell import SIZE, Cell, Stamp
+from worker.process.cell import NO_STAMP, SIZE, Cell, Stamp
 from worker.supervisor.child import Child, shared_buffer
 from worker.supervisor.totals import NOTHING, Totals, add
 
@@ -62,6 +62,11 @@ class Life:
         self.snapshot()
         if self.joined_at is None and State.JOINING <= self.cell.read_stamp().state < State.CLOSED:
             self.joined_at = now
+
+    @property
+    def useful(self) -> bool:
+        """Whether the process has answered any request."""
+        return self.cell.read_stamp().answered > 0
 
     def failure(self) -> str:
         """Why the process could not go on, in its own words; empty if it said nothing."""
@@ -133,7 +138,7 @@ class Slot:
         totals, life = self._view
         restarts = dict(self.restarts)
         if life is None:
-            return Reading(self.number, None, Stamp(0, 0, 0, 0), Usage(0.0, 0), {}, totals, restarts)
+            return Reading(self.number, None, NO_STAMP, Usage(0.0, 0), {}, totals, restarts)
         pid, snapshot = life.child.pid, life.snapshot()
         return Reading(
             self.number, pid, life.cell.read_stamp(), usage_of(pid), snapshot, add(totals, snapshot), restarts

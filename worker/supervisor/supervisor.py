@@ -130,16 +130,18 @@ class Supervisor:
         slot.clear()
         if phase is Phase.RUN:
             self._started = self._started or life.joined_at is not None
-            self._replace(slot, ending, life.joined_for(now), life.failure(), now)
+            self._replace(slot, ending, life.joined_for(now), life.failure(), now, useful=life.useful)
             return
         killed = ending.code is None and life.joined_at is not None and (phase is Phase.CANCEL or life.stuck)
         if killed or ending.code == ExitCode.DRAIN_TIMED_OUT:
             self._stopping.lost_tasks()
 
-    def _replace(self, slot: Slot, ending: Ending, joined_for: float | None, failure: str, now: float) -> None:
+    def _replace(
+        self, slot: Slot, ending: Ending, joined_for: float | None, failure: str, now: float, *, useful: bool = False
+    ) -> None:
         """Plan another process for the empty slot, or begin to stop and say why."""
         jitter = random.random()  # noqa: S311 - not for secrets
-        decision = decide(ending, joined_for, slot.history, started=self._started, jitter=jitter)
+        decision = decide(ending, joined_for, slot.history, started=self._started, useful=useful, jitter=jitter)
         if not isinstance(decision, Halt):
             slot.respawn(now + decision.after, ending, decision.history)
             log.info("process.restarting", slot=slot.number, after=round(decision.after, 3))

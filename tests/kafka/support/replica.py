@@ -20,7 +20,7 @@ from tests.kafka.support.waiting import PATIENCE, until
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-ROOT = Path(os.environ.get("E2E_ROOT") or Path(__file__).parents[3])
+ROOT = Path(__file__).parents[3]
 HANDLERS = Path(__file__).parents[1] / "handlers"
 
 

@@ -1,0 +1,144 @@
+"""The two Kafkas that the contract is tested on: the fake one and a real one, behind the same few calls."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Protocol
+
+import confluent_kafka as ck
+
+from tests.fakes.broker import FakeBroker
+from tests.fakes.clock import Clock
+from worker.core.model import Headers, Partition, Record
+from worker.kafka import properties
+from worker.kafka.confluent import ConfluentConsumer, ConfluentProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka_broker import Broker
+    from worker.kafka.ports import Consumer, Producer
+
+PATIENCE = 30.0  # seconds; only a failure ever waits so long
+
+
+class Kafka(Protocol):
+    """What a test of the contract needs of a Kafka besides the ports."""
+
+    def now(self) -> float: ...
+    def topic(self, partitions: int = 1, max_bytes: int | None = None) -> str: ...
+    def consumer(self, *, max_poll_interval: float = 300.0) -> Consumer: ...
+    def producer(self) -> Producer: ...
+    def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None: ...
+    def idle(self, seconds: float) -> None: ...
+    def close(self) -> None: ...
+
+
+class FakeKafka:
+    """In memory, in no time."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.broker = FakeBroker(self.clock)
+
+    def now(self) -> float:
+        return self.clock()
+
+    def topic(self, partitions: int = 1, max_bytes: int | None = None) -> str:
+        limits = {} if max_bytes is None else {"max_bytes": max_bytes}
+        return self.broker.create(f"topic-{len(self.broker.topics)}", partitions, **limits)
+
+    def consumer(self, *, max_poll_interval: float = 300.0) -> Consumer:
+        return self.broker.consumer("group", max_poll_interval=max_poll_interval)
+
+    def producer(self) -> Producer:
+        return self.broker.producer()
+
+    def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None:
+        self.broker.append(topic, value, key, number=number)
+
+    def idle(self, seconds: float) -> None:
+        self.clock.wait(seconds)
+
+    def close(self) -> None:
+        """Nothing outlives the test."""
+
+
+class RealKafka:
+    """A broker of the tests' own, with one of the group protocols. The properties are those of the worker."""
+
+    def __init__(self, broker: Broker, protocol: str) -> None:
+        self._broker, self._protocol = broker, protocol
+        self._group = f"g-{uuid.uuid4().hex[:12]}"
+        self._clients: list[Any] = []
+        self._raw = ck.Producer({"bootstrap.servers": broker.bootstrap})
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def topic(self, partitions: int = 1, max_bytes: int | None = None) -> str:
+        return self._broker.topic(partitions, {} if max_bytes is None else {"max.message.bytes": str(max_bytes)})
+
+    def link(self, **given: str) -> properties.Link:
+        return properties.Link(self._broker.bootstrap, self._group, given, {"consumer": 60.0, "classic": 60.0})
+
+    def consumer(self, *, max_poll_interval: float = 300.0) -> Consumer:
+        given = {"max.poll.interval.ms": str(int(max_poll_interval * 1000))}
+        if self._protocol == "classic":
+            given["session.timeout.ms"] = str(min(6_000, int(max_poll_interval * 1000)))
+        settings = properties.consumer(self.link(**given), "contract", self._protocol)
+        return self._keep(ConfluentConsumer({self._protocol: settings}))
+
+    def producer(self) -> Producer:
+        return self._keep(ConfluentProducer(properties.producer(self.link(), "contract")))
+
+    def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None:
+        self._raw.produce(topic, value, key, number)
+        self._raw.flush(PATIENCE)
+
+    def idle(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def _keep(self, client: Any) -> Any:
+        self._clients.append(client)
+        return client
+
+
+class Reader:
+    """Polls one or more consumers until something has come to pass, and keeps what they gave."""
+
+    def __init__(self, kafka: Kafka, *consumers: Consumer) -> None:
+        self.records: list[Record] = []
+        self._kafka, self._consumers = kafka, consumers
+
+    def until(self, condition: Callable[[], Any], limit: int = 100) -> list[Record]:
+        """Poll in turns until the condition holds; returns what came meanwhile."""
+        end, before = self._kafka.now() + PATIENCE, len(self.records)
+        while not condition():
+            assert self._kafka.now() < end, "it did not come to that in time"
+            for consumer in self._consumers:
+                self.records += consumer.poll(limit, 0.05)
+        return self.records[before:]
+
+    def read(self, count: int, limit: int = 100) -> list[Record]:
+        """All records so far, once there are so many."""
+        self.until(lambda: len(self.records) >= count, limit)
+        return self.records
+
+    def go_on(self, seconds: float) -> list[Record]:
+        """Poll for so long; returns what came meanwhile."""
+        end = self._kafka.now() + seconds
+        return self.until(lambda: self._kafka.now() >= end)
+
+
+def contents(record: Record) -> tuple[bytes | None, bytes | None, Headers]:
+    return record.key, record.value, record.headers
+
+
+def partitions(topic: str, count: int) -> set[Partition]:
+    return {Partition(topic, number) for number in range(count)}

@@ -1,0 +1,196 @@
+"""What the worker relies on when it fetches and commits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.contract.kafkas import PATIENCE, Kafka, Reader, contents, partitions
+from tests.contract.recorder import Recorder
+from worker.core.model import Partition
+
+if TYPE_CHECKING:
+    from worker.kafka.ports import Consumer
+
+
+def member(kafka: Kafka, topic: str) -> tuple[Consumer, Recorder, Reader]:
+    """A consumer that has its partitions; records that came at the same time are in the reader."""
+    consumer, listener = kafka.consumer(), Recorder()
+    consumer.subscribe([topic], listener)
+    reader = Reader(kafka, consumer)
+    reader.until(lambda: listener.owned, limit=1)
+    return consumer, listener, reader
+
+
+# ---------------------------------------------------------------- poll
+
+
+def test_a_poll_gives_no_more_than_asked_and_the_next_goes_on(kafka: Kafka) -> None:
+    """However much there is; and nothing is left out in between."""
+    topic = kafka.topic()
+    consumer, _, reader = member(kafka, topic)
+    for number in range(25):
+        kafka.append(topic, str(number).encode())
+    sizes, end = [0], kafka.now() + PATIENCE
+    while len(reader.records) < 25:
+        assert kafka.now() < end
+        reader.records += (records := consumer.poll(4, 0.1))
+        sizes.append(len(records))
+    assert max(sizes) <= 4
+    assert [record.value for record in reader.records] == [str(number).encode() for number in range(25)]
+
+
+def test_the_rest_of_a_poll_is_taken_without_waiting(kafka: Kafka) -> None:
+    """Who asks for more than there is gets what is there."""
+    topic = kafka.topic()
+    consumer, _, _ = member(kafka, topic)
+    kafka.append(topic, b"x")
+    started = kafka.now()
+    assert len(consumer.poll(1_000, 8.0)) == 1
+    assert kafka.now() - started < 4
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.2])
+def test_a_poll_for_nothing_ends_in_time(kafka: Kafka, timeout: float) -> None:
+    consumer, _, reader = member(kafka, kafka.topic())
+    reader.go_on(0.3)  # the answers to joining are through
+    started = kafka.now()
+    assert consumer.poll(10, timeout) == []
+    assert timeout * 0.5 <= kafka.now() - started < timeout + 0.5
+
+
+def test_a_poll_without_time_joins_and_fetches_too(kafka: Kafka) -> None:
+    """Callbacks run and records come also while a busy process never waits in its polls."""
+    topic, listener, consumer = kafka.topic(), Recorder(), kafka.consumer()
+    kafka.append(topic, b"x")
+    consumer.subscribe([topic], listener)
+    records, end = [], kafka.now() + 20
+    while not records:
+        assert kafka.now() < end
+        records = consumer.poll(10, 0.0)
+        kafka.idle(0.01)
+    assert listener.events == ["assigned"]
+
+
+def test_records_of_a_partition_come_in_order(kafka: Kafka) -> None:
+    topic = kafka.topic(3)
+    for number in range(60):
+        kafka.append(topic, b"x", number=number % 3)
+    _, _, reader = member(kafka, topic)
+    records = reader.read(60, limit=7)
+    for partition in partitions(topic, 3):
+        assert [record.offset for record in records if record.partition == partition] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, None), (b"", b""), (None, b"x"), (b"k", None), (b"\x00\xff", b"\xff\x00" * 500)],
+)
+def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, key: bytes | None, value: bytes | None) -> None:
+    """Nothing and empty are told apart."""
+    topic = kafka.topic()
+    kafka.append(topic, value, key)
+    _, _, reader = member(kafka, topic)
+    (record,) = reader.read(1)
+    assert (record.partition, record.offset) == (Partition(topic, 0), 0)
+    assert contents(record) == (key, value, ())
+    assert record.timestamp_ms > 0
+
+
+# ---------------------------------------------------------------- pause and resume
+
+
+def test_nothing_comes_of_a_paused_partition_and_nothing_is_lost(kafka: Kafka) -> None:
+    """Others go on meanwhile; after the resume the first record is the one after the last that was given out."""
+    topic = kafka.topic(2)
+    paused, other = Partition(topic, 0), Partition(topic, 1)
+    for _ in range(20):
+        kafka.append(topic, b"x", number=0)
+    consumer, _, reader = member(kafka, topic)
+    reader.read(5, limit=2)
+    consumer.pause([paused])
+    kafka.append(topic, b"x", number=1)
+    assert {r.partition for r in reader.until(lambda: reader.records[-1].partition == other)} == {other}
+    assert reader.go_on(0.5) == []
+    consumer.resume([paused])
+    reader.read(21)
+    assert [record.offset for record in reader.records if record.partition == paused] == list(range(20))
+
+
+def test_all_may_be_paused_and_polled_all_the_same(kafka: Kafka) -> None:
+    """So a process with a full queue stays in the group, also when records come."""
+    topic = kafka.topic()
+    consumer, _, reader = member(kafka, topic)
+    consumer.pause([Partition(topic, 0)])
+    kafka.append(topic, b"x")
+    assert reader.go_on(0.3) == []
+    consumer.resume([Partition(topic, 0)])
+    assert len(reader.read(1)) == 1
+
+
+def test_pausing_what_is_not_ours_does_no_harm(kafka: Kafka) -> None:
+    """It may have gone in between."""
+    topic = kafka.topic()
+    consumer, _, reader = member(kafka, topic)
+    foreign = Partition(kafka.topic(), 0)
+    consumer.pause([foreign])
+    consumer.resume([foreign])
+    kafka.append(topic, b"x")
+    assert len(reader.read(1)) == 1
+
+
+# ---------------------------------------------------------------- commits
+
+
+def test_a_commit_is_answered_in_a_later_poll(kafka: Kafka) -> None:
+    """With the offsets that were sent, once, and on nobody else's time."""
+    topic = kafka.topic(2)
+    consumer, listener, reader = member(kafka, topic)
+    wanted = {Partition(topic, 0): 3, Partition(topic, 1): 7}
+    consumer.commit(wanted)
+    assert listener.answers == []
+    reader.until(lambda: listener.answers)
+    reader.go_on(0.2)
+    assert listener.answers == [(wanted, None)]
+
+
+def test_commits_are_answered_in_the_order_in_which_they_were_sent(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    consumer, listener, reader = member(kafka, topic)
+    partition = Partition(topic, 0)
+    for offset in (1, 2, 3):
+        consumer.commit({partition: offset})
+    reader.until(lambda: len(listener.answers) == 3)
+    assert [answered[partition] for answered, _ in listener.answers] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("how", ["commit", "commit_now"])
+def test_the_next_owner_begins_where_was_committed(kafka: Kafka, how: str) -> None:
+    """And where nothing was, at the oldest record."""
+    topic = kafka.topic(2)
+    for number in (0, 1):
+        for _ in range(5):
+            kafka.append(topic, b"x", number=number)
+    consumer, listener, reader = member(kafka, topic)
+    partition = Partition(topic, 0)
+    if how == "commit":
+        consumer.commit({partition: 3})
+        reader.until(lambda: listener.answers)
+    else:
+        assert consumer.commit_now({partition: 3}) is None
+    consumer.close()
+    records = member(kafka, topic)[2].read(7)
+    firsts = {p: min(r.offset for r in records if r.partition == p) for p in partitions(topic, 2)}
+    assert firsts == {partition: 3, Partition(topic, 1): 0}
+
+
+def test_a_position_is_no_commit(kafka: Kafka) -> None:
+    """What was only read is read again by the next owner."""
+    topic = kafka.topic()
+    for _ in range(3):
+        kafka.append(topic, b"x")
+    consumer, _, reader = member(kafka, topic)
+    reader.read(3)
+    consumer.close()
+    assert [record.offset for record in member(kafka, topic)[2].read(3)] == [0, 1, 2]

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from worker.cli.access import Access
 from worker.cli.journal import Journal
@@ -226,6 +226,29 @@ def test_wait_ends_when_every_request_is_answered(
         (6, "did it", "OK"),
     ]
     assert {answer["origin"]["topic"] for answer in answers} == {tool.requests}
+
+
+def test_answers_of_an_aborted_transaction_do_not_count(
+    tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]
+) -> None:
+    """Only what is committed is an answer: the one that was taken back is not counted with the one that stands."""
+    producer = Producer(
+        {"bootstrap.servers": tool.environment["KAFKA_BOOTSTRAP_SERVER"], "transactional.id": tool.answers}
+    )
+    producer.init_transactions(20)
+
+    def abort_one(answer: Response) -> int:
+        producer.begin_transaction()
+        producer.produce(tool.answers, answer.SerializeToString())
+        producer.flush(20)
+        producer.abort_transaction(20)
+        return 1
+
+    with answering(abort_one):
+        done = tool("submit", "a", "--wait")
+
+    assert done.code == 0
+    assert "1 of 1 requests answered: 1 OK" in done.err
 
 
 def test_wait_fails_on_duplicates(tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]) -> None:

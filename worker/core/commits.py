@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-INTERVAL = 0.02  # seconds between commits while answers stream
+INTERVAL = 0.05  # seconds between commits while answers stream
 KEEP_ALIVE = 3600.0  # seconds after which the same offsets are committed again, so that they never expire
 RETRY = 0.5  # seconds after a failed commit
 

@@ -15,7 +15,7 @@ BUFFER_SECONDS = 2.0
 BUFFER_RECORDS = 4096
 BUFFER_BYTES = 8 * 1024 * 1024
 CHUNK_SECONDS = 0.02
-CHUNK_RECORDS = 512
+CHUNK_RECORDS = 2048
 LONG_SECONDS = 300.0  # beside such a task the second a resume takes is nothing: hold nothing back
 UNPOLLED_SECONDS = 1.0  # without a poll for this long the client must be paused, so that it can be polled
 

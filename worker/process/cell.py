@@ -90,5 +90,8 @@ class Cell:
         body = bytes(self._view[_BODY_AT : _BODY_AT + length])
         if _SNAPSHOT.unpack_from(self._view, _SNAPSHOT_AT)[0] != sequence:
             return None
-        snapshot: dict[str, Any] = json.loads(body)
+        try:
+            snapshot: dict[str, Any] = json.loads(body)
+        except ValueError:  # a handler's C code may write anywhere; the supervisor must not fall for it
+            return None
         return snapshot

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 IDLE_WAIT = 0.1  # seconds in the client's poll while there is nothing to do
 BUSY_WAIT = 0.05  # seconds between turns while a task runs
-QUICK_WAIT = 0.002  # the first of the growing waits for a delivery beside a running task
+FLUSH_WAIT = 0.01  # seconds at most for deliveries while nothing runs, before other things are looked at
+DELIVERY_WAIT = 0.02  # the first of the growing waits for a delivery beside a running task: every turn costs it time
 # Answers under way: more would only fill memory while the broker is away.
 MAX_UNCONFIRMED = 10_000
 MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
@@ -96,7 +97,7 @@ class Poller:
         self._pace = Pace()
         self._intake = Intake()
         self._handed = 0  # tasks the service has, those of ended leases included
-        self._patience = QUICK_WAIT
+        self._patience = DELIVERY_WAIT
         self._limit = Deadline()  # for leaving
         self._committer = Committer(consumer, self.assignment, metrics, clock)
         self._answers = Answers(config, producer, encoder, self._committer.settled, metrics, tasklog)
@@ -192,7 +193,7 @@ class Poller:
         outcomes = self._mailbox.take()
         if not outcomes:
             return
-        self._patience = QUICK_WAIT
+        self._patience = DELIVERY_WAIT
         self._handed -= len(outcomes)
         for outcome in outcomes:
             self._judge(outcome, now)
@@ -312,7 +313,7 @@ class Poller:
     def _wait(self, now: float) -> None:
         if not self._handed and self._answers.outstanding:
             # Nothing will join these answers: send them now, without lingering.
-            self._answers.serve(QUICK_WAIT * 5, now)
+            self._answers.serve(FLUSH_WAIT, now)
         elif self._answers.outstanding:
             self._mailbox.wait(self._patience)
             self._patience = min(BUSY_WAIT, self._patience * 2)

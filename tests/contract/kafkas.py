@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from worker.kafka.ports import Consumer, Producer
 
 PATIENCE = 30.0  # seconds; only a failure ever waits so long
+SHORTEST_SESSION = 6.0
 
 
 class Kafka(Protocol):
@@ -29,7 +30,7 @@ class Kafka(Protocol):
     def now(self) -> float: ...
     def topic(self, partitions: int = 1, max_bytes: int | None = None) -> str: ...
     def consumer(self, *, max_poll_interval: float = 300.0) -> Consumer: ...
-    def producer(self) -> Producer: ...
+    def producer(self, *, batch_bytes: int = 1_000_000) -> Producer: ...
     def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None: ...
     def idle(self, seconds: float) -> None: ...
     def close(self) -> None: ...
@@ -52,7 +53,7 @@ class FakeKafka:
     def consumer(self, *, max_poll_interval: float = 300.0) -> Consumer:
         return self.broker.consumer("group", max_poll_interval=max_poll_interval)
 
-    def producer(self) -> Producer:
+    def producer(self, *, batch_bytes: int = 1_000_000) -> Producer:
         return self.broker.producer()
 
     def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None:
@@ -85,13 +86,20 @@ class RealKafka:
 
     def consumer(self, *, max_poll_interval: float = 300.0) -> Consumer:
         given = {"max.poll.interval.ms": str(int(max_poll_interval * 1000))}
+        if max_poll_interval < SHORTEST_SESSION:
+            self._broker.shorten_sessions(self._group)
         if self._protocol == "classic":
-            given["session.timeout.ms"] = str(min(6_000, int(max_poll_interval * 1000)))
+            given["session.timeout.ms"] = str(int(min(SHORTEST_SESSION, max_poll_interval) * 1000))
         settings = properties.consumer(self.link(**given), "contract", self._protocol)
-        return self._keep(ConfluentConsumer({self._protocol: settings}))
+        consumer = ConfluentConsumer({self._protocol: settings})
+        self._clients.append(consumer)
+        return consumer
 
-    def producer(self) -> Producer:
-        return self._keep(ConfluentProducer(properties.producer(self.link(), "contract")))
+    def producer(self, *, batch_bytes: int = 1_000_000) -> Producer:
+        given = {"batch.size": str(batch_bytes), "topic.metadata.propagation.max.ms": "1000"}
+        producer = ConfluentProducer(properties.producer(self.link(**given), "contract"))
+        self._clients.append(producer)
+        return producer
 
     def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None:
         self._raw.produce(topic, value, key, number)
@@ -104,25 +112,33 @@ class RealKafka:
         for client in self._clients:
             client.close()
 
-    def _keep(self, client: Any) -> Any:
-        self._clients.append(client)
-        return client
+
+class HasTime(Protocol):
+    """Whose time it is that passes while somebody reads."""
+
+    def now(self) -> float: ...
+
+
+class RealTime:
+    """The machine's."""
+
+    now = staticmethod(time.monotonic)
 
 
 class Reader:
     """Polls one or more consumers until something has come to pass, and keeps what they gave."""
 
-    def __init__(self, kafka: Kafka, *consumers: Consumer) -> None:
+    def __init__(self, kafka: HasTime, *consumers: Consumer, timeout: float = 0.05) -> None:
         self.records: list[Record] = []
-        self._kafka, self._consumers = kafka, consumers
+        self._now, self._consumers, self._timeout = kafka.now, consumers, timeout
 
     def until(self, condition: Callable[[], Any], limit: int = 100) -> list[Record]:
         """Poll in turns until the condition holds; returns what came meanwhile."""
-        end, before = self._kafka.now() + PATIENCE, len(self.records)
+        end, before = self._now() + PATIENCE, len(self.records)
         while not condition():
-            assert self._kafka.now() < end, "it did not come to that in time"
+            assert self._now() < end, "it did not come to that in time"
             for consumer in self._consumers:
-                self.records += consumer.poll(limit, 0.05)
+                self.records += consumer.poll(limit, self._timeout)
         return self.records[before:]
 
     def read(self, count: int, limit: int = 100) -> list[Record]:
@@ -132,8 +148,8 @@ class Reader:
 
     def go_on(self, seconds: float) -> list[Record]:
         """Poll for so long; returns what came meanwhile."""
-        end = self._kafka.now() + seconds
-        return self.until(lambda: self._kafka.now() >= end)
+        end = self._now() + seconds
+        return self.until(lambda: self._now() >= end)
 
 
 def contents(record: Record) -> tuple[bytes | None, bytes | None, Headers]:

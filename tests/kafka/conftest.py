@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,15 +20,43 @@ if TYPE_CHECKING:
 LONG = os.environ.get("E2E_LONG") == "1"
 
 
+@contextlib.contextmanager
+def sites_at(broker: Broker, folder: Path) -> Iterator[Callable[..., Site]]:
+    """Makes sites at this broker, or at ``at``; all are closed at the end."""
+    made: list[Site] = []
+
+    def make(*, at: Broker | None = None, **options: Any) -> Site:
+        made.append(Site(at or broker, folder, **options))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            one.close()
+
+
 @pytest.fixture
 def site(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Site]]:
     """Makes sites at the session's broker, or at ``at``; all are closed at the end."""
-    sites: list[Site] = []
+    with sites_at(broker, tmp_path) as make:
+        yield make
 
-    def make(*, at: Broker | None = None, **options: Any) -> Site:
-        sites.append(Site(at or broker, tmp_path, **options))
-        return sites[-1]
 
-    yield make
-    for one in sites:
-        one.close()
+@pytest.fixture(scope="module")
+def together(
+    request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Callable[..., None]], None]]:
+    """Runs the scenarios in the module's list ``SCENARIOS`` at the same time, since each is mostly waiting.
+
+    A scenario is called with what ``site`` gives. Gives a function that waits for one and raises what it raised.
+    """
+    scenarios: list[Callable[..., None]] = request.module.SCENARIOS
+
+    def play(scenario: Callable[..., None], folder: Path) -> None:
+        with sites_at(broker, folder) as make:
+            scenario(make)
+
+    with ThreadPoolExecutor(len(scenarios)) as pool:
+        playing = {one: pool.submit(play, one, tmp_path_factory.mktemp(one.__name__)) for one in scenarios}
+        yield lambda scenario: playing[scenario].result()

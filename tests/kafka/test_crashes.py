@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.kafka.support.site import Site
 
+    Scenario = Callable[..., None]
+
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 SOON = 2.0  # seconds that the program may take
@@ -36,7 +38,7 @@ def at_work(site: Callable[..., Site], payload: str) -> Site:
     return one
 
 
-def test_a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site]) -> None:
+def a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site]) -> None:
     """Nothing else is started again, here or in the sibling, and its successor is there in two seconds."""
     one = at_work(site, NAP)
     (replica,) = one.replicas
@@ -51,7 +53,7 @@ def test_a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., S
     assert len({entry.pid for entry in one.journal.entries()}) <= len(pids) + 1
 
 
-def test_nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
+def nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
     """Not even what a handler has forked; the next replica does what is left, and only what ran a second time."""
     one = at_work(site, '{"do": "brood", "seconds": 600}')
     (replica,) = one.replicas
@@ -65,3 +67,11 @@ def test_nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None
     assert one.journal.starts() == (
         Counter({(sent.partition, sent.offset): 1 for sent in one.sent}) + Counter([(0, 2), (1, 2)])
     )
+
+
+SCENARIOS = [a_killed_process_costs_one_more_start_of_its_task, nothing_outlives_a_killed_supervisor]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_crashes(together: Callable[[Scenario], None], scenario: Scenario) -> None:
+    together(scenario)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.kafka.support.site import Site
 
+    Scenario = Callable[..., None]
+
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 SOON = 20.0  # seconds; the tasks that are cancelled would take ten times as long
@@ -41,7 +43,7 @@ def finish_in_a_hurry(sites: list[Site]) -> None:
         one.finish()
 
 
-def test_a_signal_lets_running_tasks_finish_and_starts_no_other(site: Callable[..., Site]) -> None:
+def a_signal_lets_running_tasks_finish_and_starts_no_other(site: Callable[..., Site]) -> None:
     numbers = [signal.SIGTERM, signal.SIGINT]
     sites = [start(site, '{"do": "nap", "seconds": 3}') for _ in numbers]
     for one, number in zip(sites, numbers, strict=True):
@@ -84,7 +86,7 @@ CANCELLED = [
 ]
 
 
-def test_cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site]) -> None:
+def cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site]) -> None:
     """Cancelled by a second SIGTERM or by WORKER_DRAIN_TIMEOUT, whether they listen or not; all at the same time."""
     sites = [
         start(site, json.dumps({"do": action, "seconds": 200}), WORKER_DRAIN_TIMEOUT=timeout)
@@ -109,3 +111,14 @@ def test_cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site])
     for one in sites:
         once = Counter({(sent.partition, sent.offset): 1 for sent in one.sent})
         assert one.journal.starts() == once + Counter([(0, 0), (1, 0)])
+
+
+SCENARIOS = [
+    a_signal_lets_running_tasks_finish_and_starts_no_other,
+    cancelled_tasks_are_done_by_the_next_replica,
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_drain(together: Callable[[Scenario], None], scenario: Scenario) -> None:
+    together(scenario)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.kafka.support.replica import Replica
     from tests.kafka.support.site import Site
 
+    Scenario = Callable[..., None]
+
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 Counters = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -41,7 +43,7 @@ def answered(found: Counters) -> float:
     return sum(value for (name, _), value in found.items() if name == "worker_tasks_total")
 
 
-def test_the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
+def the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
     one = site(partitions=2, WORKER_PROCESSES="2")
     replica = one.start()
     early = replica.page("/readyz")
@@ -60,7 +62,7 @@ def test_the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
     one.finish()
 
 
-def test_counters_never_go_back(site: Callable[..., Site]) -> None:
+def counters_never_go_back(site: Callable[..., Site]) -> None:
     """Also over the death of the process that counted."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})  # the partitions move sooner
@@ -89,3 +91,11 @@ def test_counters_never_go_back(site: Callable[..., Site]) -> None:
     assert sum(after[key] for key in after if key[0] == "worker_process_restarts_total") == 1
     assert {name for name, value in before.items() if after.get(name, -1) < value} == set()
     one.finish()
+
+
+SCENARIOS = [the_endpoints_show_what_runs, counters_never_go_back]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_operations(together: Callable[[Scenario], None], scenario: Scenario) -> None:
+    together(scenario)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from tests.kafka.support.site import Site
 
+    Scenario = Callable[..., None]
+
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(180)]
 
 PARTITIONS = 8
@@ -25,7 +27,7 @@ def share(one: Site) -> list[int]:
     return sorted(members(one.bootstrap, one.group).values())
 
 
-def test_scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
+def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
     """Under the consumer protocol: a partition that moves waits for its running task, whatever that takes."""
     one = site(partitions=PARTITIONS, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     first = one.start().wait_ready()
@@ -42,7 +44,7 @@ def test_scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> N
     assert pids < {entry.pid for entry in one.journal.entries()}
 
 
-def test_a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
+def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
     """It is started again elsewhere, and what the first start still comes to is no second answer."""
     sites = [site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="2s") for _ in range(2)]
     for one, action in zip(sites, ["heed", "nap"], strict=True):  # the one listens when it is cancelled
@@ -62,10 +64,22 @@ def test_a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> Non
         assert one.answer_to(one.sent[0]).response.result == b"hurried"
 
 
-def test_two_replicas_that_start_together_share_the_work(site: Callable[..., Site]) -> None:
+def two_replicas_that_start_together_share_the_work(site: Callable[..., Site]) -> None:
     one = site(partitions=PARTITIONS, WORKER_PROCESSES="2")
     one.submit(task(n, '{"do": "nap", "seconds": 0.2}', partition=n % PARTITIONS) for n in range(32))
     for replica in [one.start(), one.start()]:
         replica.wait_ready()
     one.finish()
     one.started_once()
+
+
+SCENARIOS = [
+    scaling_out_and_in_starts_nothing_twice,
+    a_hold_that_is_over_hands_the_task_on,
+    two_replicas_that_start_together_share_the_work,
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scaling(together: Callable[[Scenario], None], scenario: Scenario) -> None:
+    together(scenario)

@@ -26,25 +26,26 @@ SECRET = "tr0ub4dor-and-3"
 
 
 class Mistake(NamedTuple):
-    """What is set wrongly ("" unsets) and what the line must name."""
+    """What is set wrongly ("" unsets), the exit code, and what the line must name."""
 
+    code: int
     name: str
     variables: dict[str, str]
     named: tuple[str, ...]
 
 
 SETTINGS = [
-    Mistake("no broker", {"KAFKA_BOOTSTRAP_SERVER": ""}, ("KAFKA_BOOTSTRAP_SERVER",)),
-    Mistake("no handler", {"WORKER_HANDLER": ""}, ("WORKER_HANDLER",)),
-    Mistake("misspelt", {"KAFKA_REQEST_TOPIC": "requests"}, ("KAFKA_REQEST_TOPIC", "KAFKA_REQUEST_TOPIC")),
-    Mistake("misspelt worker", {"WORKER_PROCESES": "3"}, ("WORKER_PROCESES", "WORKER_PROCESSES")),
-    Mistake("no duration", {"WORKER_DRAIN_TIMEOUT": "soon"}, ("WORKER_DRAIN_TIMEOUT", "soon")),
-    Mistake("no choice", {"WORKER_GUARANTEE": "maybe"}, ("WORKER_GUARANTEE", "maybe")),
-    Mistake("no number", {"WORKER_PROCESSES": "many"}, ("WORKER_PROCESSES", "many")),
-    Mistake("no object", {"WORKER_HANDLER_KWARGS": "[1]"}, ("WORKER_HANDLER_KWARGS",)),
-    Mistake("owned property", {"KAFKA_CONFIG_ENABLE_AUTO_COMMIT": "true"}, ("KAFKA_CONFIG_ENABLE_AUTO_COMMIT",)),
-    Mistake("no such property", {"KAFKA_CONFIG_SOCKET_TIMEOUT": "1"}, ("KAFKA_CONFIG_SOCKET_TIMEOUT",)),
-    Mistake("no such file", {"KAFKA_CONSUMER_GROUP_ID": "", "KAFKA_CONSUMER_GROUP_ID_FILE": "/none"}, ("_FILE",)),
+    Mistake(2, "no broker", {"KAFKA_BOOTSTRAP_SERVER": ""}, ("KAFKA_BOOTSTRAP_SERVER",)),
+    Mistake(2, "no handler", {"WORKER_HANDLER": ""}, ("WORKER_HANDLER",)),
+    Mistake(2, "misspelt", {"KAFKA_REQEST_TOPIC": "requests"}, ("KAFKA_REQEST_TOPIC", "KAFKA_REQUEST_TOPIC")),
+    Mistake(2, "misspelt worker", {"WORKER_PROCESES": "3"}, ("WORKER_PROCESES", "WORKER_PROCESSES")),
+    Mistake(2, "no duration", {"WORKER_DRAIN_TIMEOUT": "soon"}, ("WORKER_DRAIN_TIMEOUT", "soon")),
+    Mistake(2, "no choice", {"WORKER_GUARANTEE": "maybe"}, ("WORKER_GUARANTEE", "maybe")),
+    Mistake(2, "no number", {"WORKER_PROCESSES": "many"}, ("WORKER_PROCESSES", "many")),
+    Mistake(2, "no object", {"WORKER_HANDLER_KWARGS": "[1]"}, ("WORKER_HANDLER_KWARGS",)),
+    Mistake(2, "owned property", {"KAFKA_CONFIG_ENABLE_AUTO_COMMIT": "true"}, ("KAFKA_CONFIG_ENABLE_AUTO_COMMIT",)),
+    Mistake(2, "no such property", {"KAFKA_CONFIG_SOCKET_TIMEOUT": "1"}, ("KAFKA_CONFIG_SOCKET_TIMEOUT",)),
+    Mistake(2, "no such file", {"KAFKA_CONSUMER_GROUP_ID": "", "KAFKA_CONSUMER_GROUP_ID_FILE": "/none"}, ("_FILE",)),
 ]
 MODULES = {
     "broken.py": "import json\n\nimport surely_not_installed\n",
@@ -56,15 +57,22 @@ MODULES = {
     "good.py": "def handle(request, context):\n    return None\n",
 }
 HANDLERS = [
-    Mistake("no module", {"WORKER_HANDLER": "nowhere:handle"}, ("nowhere",)),
-    Mistake("no function", {"WORKER_HANDLER": "good:handel"}, ("good", "handel", "handle")),
-    Mistake("missing import", {"WORKER_HANDLER": "broken:handle"}, ("broken.py", "line 3", "surely_not_installed")),
-    Mistake("raises", {"WORKER_HANDLER": "raising:handle"}, ("raising.py", "line 2", "ZeroDivisionError")),
-    Mistake("syntax", {"WORKER_HANDLER": "slip:handle"}, ("slip.py", "line 2")),
-    Mistake("arguments", {"WORKER_HANDLER": "narrow:handle"}, ("narrow",)),
-    Mistake("kwargs", {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": '{"depth": 3}'}, ("depth",)),
-    Mistake("exits", {"WORKER_HANDLER": "exiting:handle"}, ("exiting.py", "line 2", "no licence")),
+    Mistake(3, "no module", {"WORKER_HANDLER": "nowhere:handle"}, ("nowhere",)),
+    Mistake(3, "no function", {"WORKER_HANDLER": "good:handel"}, ("good", "handel", "handle")),
+    Mistake(3, "missing import", {"WORKER_HANDLER": "broken:handle"}, ("broken.py", "line 3", "surely_not_installed")),
+    Mistake(3, "raises", {"WORKER_HANDLER": "raising:handle"}, ("raising.py", "line 2", "ZeroDivisionError")),
+    Mistake(3, "syntax", {"WORKER_HANDLER": "slip:handle"}, ("slip.py", "line 2")),
+    Mistake(3, "arguments", {"WORKER_HANDLER": "narrow:handle"}, ("narrow",)),
+    Mistake(3, "kwargs", {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": '{"depth": 3}'}, ("depth",)),
+    Mistake(3, "exits", {"WORKER_HANDLER": "exiting:handle"}, ("exiting.py", "line 2", "no licence")),
 ]
+MISSING = "surely-not-there"
+TOPICS = [
+    Mistake(4, f"no {name}", {name: MISSING, "KAFKA_CONNECT_TIMEOUT": "3s"}, (name, MISSING))
+    for name in ("KAFKA_REQUEST_TOPIC", "KAFKA_ACK_TOPIC")
+]
+MISTAKES = [*SETTINGS, *HANDLERS, *TOPICS]
+KILLING = Mistake(5, "kills", {"WORKER_HANDLER": "killing:handle"}, ("SIGABRT",))
 
 
 def complaint(replica: Replica) -> str:
@@ -84,26 +92,31 @@ def verdicts(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     site = Site(broker, folder)
     base = {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": "{}"}
     try:
-        yield {mistake.name: site.start(folder, **{**base, **mistake.variables}) for mistake in SETTINGS + HANDLERS}
+        yield {mistake.name: site.start(folder, **{**base, **mistake.variables}) for mistake in [*MISTAKES, KILLING]}
     finally:
         site.close()
 
 
-@pytest.mark.parametrize("mistake", SETTINGS, ids=[mistake.name for mistake in SETTINGS])
-def test_settings_that_cannot_be_used(verdicts: dict[str, Replica], mistake: Mistake) -> None:
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.name for mistake in MISTAKES])
+def test_a_mistake_has_its_exit_code_and_one_line_that_names_it(verdicts: dict[str, Replica], mistake: Mistake) -> None:
+    """The variable, the topic, or the user's own file and line."""
     replica = verdicts[mistake.name]
-    assert replica.wait_exit() == 2, replica.tail()
+    assert replica.wait_exit() == mistake.code, replica.tail()
     line = complaint(replica)
     assert [name for name in mistake.named if name not in line] == [], line
 
 
-@pytest.mark.parametrize("mistake", HANDLERS, ids=[mistake.name for mistake in HANDLERS])
-def test_handlers_that_cannot_be_loaded(verdicts: dict[str, Replica], mistake: Mistake) -> None:
-    """The line names the user's own file and line."""
-    replica = verdicts[mistake.name]
-    assert replica.wait_exit() == 3, replica.tail()
-    line = complaint(replica)
-    assert [name for name in mistake.named if name not in line] == [], line
+def test_asking_for_a_topic_does_not_make_it(broker: Broker, verdicts: dict[str, Replica]) -> None:
+    for mistake in TOPICS:
+        verdicts[mistake.name].wait_exit()
+    assert MISSING not in topic_names(broker.bootstrap)
+
+
+def test_a_handler_that_kills_the_process_at_once(verdicts: dict[str, Replica]) -> None:
+    replica = verdicts[KILLING.name]
+    assert replica.wait_exit() == KILLING.code, replica.tail()
+    (line,) = [line for line in replica.stderr.splitlines() if line.startswith("worker: ")]
+    assert [name for name in KILLING.named if name not in line] == [], line
 
 
 def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
@@ -113,17 +126,6 @@ def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
     assert replica.wait_exit() == 4, replica.tail()
     assert 3 <= time.monotonic() - began < 20
     assert nobody in complaint(replica)
-
-
-@pytest.mark.parametrize("variable", ["KAFKA_REQUEST_TOPIC", "KAFKA_ACK_TOPIC"])
-def test_a_topic_that_is_not_there(site: Callable[..., Site], variable: str) -> None:
-    """It is not made by asking for it."""
-    one = site()
-    missing = f"missing-{one.group}"
-    replica = one.start(**{variable: missing, "KAFKA_CONNECT_TIMEOUT": "3s"})
-    assert replica.wait_exit() == 4, replica.tail()
-    assert missing in complaint(replica)
-    assert missing not in topic_names(one.bootstrap)
 
 
 def test_the_dead_letter_topic_is_made_if_it_is_missing(site: Callable[..., Site]) -> None:
@@ -136,15 +138,6 @@ def test_the_dead_letter_topic_is_made_if_it_is_missing(site: Callable[..., Site
     one.finish()
     with reading(one.bootstrap, letters, 2) as reader:
         until(reader.read, f"nothing in {letters}")
-
-
-def test_a_handler_that_kills_the_process_at_once(site: Callable[..., Site], tmp_path: Path) -> None:
-    (tmp_path / "killing.py").write_text(MODULES["killing.py"])
-    replica = site().start(tmp_path, WORKER_HANDLER="killing:handle", WORKER_HANDLER_KWARGS="{}")
-    assert replica.wait_exit() == 5, replica.tail()
-    told = [line for line in replica.stderr.splitlines() if line.startswith("worker: ")]
-    assert len(told) == 1, replica.tail()
-    assert "SIGABRT" in told[0]
 
 
 @pytest.mark.skipif(not LONG, reason="takes ten minutes: E2E_LONG=1")
@@ -160,13 +153,17 @@ def test_a_task_that_kills_every_process(site: Callable[..., Site]) -> None:
     assert one.committed() == {}
 
 
-@pytest.mark.parametrize("by_file", [False, True])
-def test_secrets_are_never_shown(site: Callable[..., Site], tmp_path: Path, *, by_file: bool) -> None:
+def test_secrets_are_never_shown(site: Callable[..., Site], tmp_path: Path) -> None:
     """Neither by a replica that works nor by one that cannot start, at the highest log level."""
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
-    password = {"KAFKA_CONFIG_SASL_PASSWORD_FILE": str(file)} if by_file else {"KAFKA_CONFIG_SASL_PASSWORD": SECRET}
-    settings = {**password, "KAFKA_CONFIG_SASL_USERNAME": "worker", "WORKER_LOG_LEVEL": "DEBUG"}
+    in_file = {"KAFKA_CONFIG_SSL_KEY_PASSWORD_FILE": str(file)}
+    settings = {
+        **in_file,
+        "KAFKA_CONFIG_SASL_PASSWORD": SECRET,
+        "KAFKA_CONFIG_SASL_USERNAME": "worker",
+        "WORKER_LOG_LEVEL": "DEBUG",
+    }
     one = site()
     works = one.start(**settings).wait_ready()
     one.submit([task(1, "go")])

@@ -36,6 +36,7 @@ class StandIn:
         self.turns += 1
         self.cell.stamp(0, self.state, 1, os.getpid())
         self.cell.publish({"state": self.state.name.lower(), "counters": {"polls_total": self.turns}})
+        (self.folder / "joined").touch()
         command = self.cell.command()
         if command & Command.START_TASKS and self.state is State.JOINING:
             self.state = State.RUNNING
@@ -64,6 +65,16 @@ class StandIn:
         """Cannot load its handler."""
         self.cell.publish({"state": "failed", "failure": {"code": 3, "message": "no module named nowhere"}})
         return ExitCode.HANDLER_UNLOADABLE
+
+    def unreachable(self) -> int:
+        """Cannot reach the broker."""
+        return ExitCode.BROKER_UNREACHABLE
+
+    def unreachable_later(self) -> int:
+        """Cannot reach the broker any more when another process already has."""
+        while not (self.folder / "joined").exists():
+            time.sleep(TURN)
+        return ExitCode.BROKER_UNREACHABLE
 
     def crashing(self) -> int:
         """Ends before it has joined the group."""

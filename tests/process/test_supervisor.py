@@ -226,3 +226,15 @@ def test_a_process_that_cannot_be_started_is_tried_again(replica: Start) -> None
     assert one.exit_code() == 5
     assert len(one.events("process.restarting")) == 4
     assert "the last by unstartable" in one.stderr
+
+
+def test_a_broker_lost_by_one_process_does_not_end_a_replica_whose_others_had_started(replica: Start) -> None:
+    """One that could not reach it at its own start is tried again later; the sibling goes on."""
+    one = replica("unreachable_later", "idle")
+    (restart,) = one.wait_for("process.restarting")
+    assert restart["after"] >= 15
+    assert not one.events("supervisor.draining")
+
+
+def test_a_broker_that_nobody_reached_ends_the_replica(replica: Start) -> None:
+    assert replica("unreachable").exit_code() == 4

@@ -65,6 +65,7 @@ class Cluster:
 
     def __init__(self, properties: Mapping[str, Any], timeout: float = 10.0) -> None:
         self._timeout = timeout
+        self._properties = dict(properties)
         self._address = properties.get("bootstrap.servers", "")
         self._complaint: ck.KafkaError | None = None
         self._client = admin.AdminClient(quiet(properties, self._complain))
@@ -151,15 +152,23 @@ class Cluster:
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
         """Where the group goes on in each partition; None where it has committed nothing."""
-        request = ck.ConsumerGroupTopicPartitions(group, [_position(partition) for partition in partitions])
-        answer = self._ask(
-            f"asking for the offsets of group {group}",
-            lambda: self._client.list_consumer_group_offsets([request], request_timeout=self._timeout),
-        )[group]
-        return {
-            Partition(place.topic, place.partition): place.offset if place.offset >= 0 else None
-            for place in answer.topic_partitions
-        }
+        # Not by the admin client: its list_consumer_group_offsets crashes the process while the group's coordinator is
+        # not ready (librdkafka issue 5040). A consumer that subscribes to nothing does not join the group.
+        question, positions = f"asking for the offsets of group {group}", [_position(p) for p in partitions]
+        consumer = ck.Consumer(quiet(self._properties, self._complain) | {"group.id": group})
+        deadline = Deadline.after(self._timeout, time.monotonic())
+        try:
+            while True:
+                try:
+                    answers = consumer.committed(positions, self._timeout)
+                    break
+                except ck.KafkaException as error:
+                    if _code(error) not in _PASSING or deadline.passed(time.monotonic()):
+                        raise self._failure(question, error) from error
+                time.sleep(0.05)
+        finally:
+            consumer.close()
+        return {Partition(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in answers}
 
     def members(self, group: str) -> list[Member]:
         """Who is in the group, by client id; nobody if there is no such group."""

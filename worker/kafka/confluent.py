@@ -85,6 +85,7 @@ class ConfluentConsumer:
         self._properties = dict(properties)
         self._guard = _Guard()
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._kept: list[Record] = []  # fetched, and not given out yet
         self._listener: Listener | None = None
         self._topics: list[str] = []
         self._refused = False  # the broker does not have the protocol, but there is another to try
@@ -105,18 +106,21 @@ class ConfluentConsumer:
 
     def poll(self, limit: int, timeout: float) -> list[Record]:
         """See ``ports.Consumer``."""
-        messages: list[ck.Message] = []
-        if timeout > 0:
-            first = self._client.poll(timeout)
-            if first is not None:
-                messages = [first, *self._client.consume(limit - 1, 0)] if limit > 1 else [first]
-        else:
-            messages = self._client.consume(limit, 0)
-        self._guard.check()
-        records = self._records(messages)
+        if not self._kept:
+            self._kept = self._records(self._consume(limit, timeout))
+        self._guard.check()  # before records are given out: they wait here when a callback has raised beside them
+        records, self._kept = self._kept[:limit], self._kept[limit:]
         if self._refused:
             self._fall_back()
         return records
+
+    def _consume(self, limit: int, timeout: float) -> list[ck.Message]:
+        if timeout <= 0:
+            return self._client.consume(limit, 0)
+        first = self._client.poll(timeout)
+        if first is None:
+            return []
+        return [first, *self._client.consume(limit - 1, 0)] if limit > 1 else [first]
 
     def _records(self, messages: Iterable[ck.Message]) -> list[Record]:
         records = []

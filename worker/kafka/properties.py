@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Properties = dict[str, Any]
 
 LONGEST_POLL_INTERVAL = 86_400.0  # seconds; librdkafka's limit for max.poll.interval.ms
+_BATCH_BYTES = 1_000_000  # librdkafka's default for batch.size
 _COMMIT_TIME = 60.0  # seconds of the poll interval that a hold leaves for the commit after it
 _GIVEN_SHARE = 0.9  # the same as a share, where the user has set the interval
 
@@ -68,7 +69,7 @@ _PRODUCER: Properties = {
 # Which of the user's properties librdkafka refuses under the consumer protocol: the broker decides there.
 _BROKERS_OWN = frozenset({"session.timeout.ms", "heartbeat.interval.ms"})
 _RESETS = frozenset({"earliest", "beginning", "smallest", "error"})
-_NUMBERS = ("max.poll.interval.ms", "session.timeout.ms", "message.max.bytes")  # those we calculate with
+_NUMBERS = ("max.poll.interval.ms", "session.timeout.ms", "message.max.bytes", "batch.size")  # those we calculate with
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,17 @@ def consumer(link: Link, client_id: str, protocol: str) -> Properties:
     return _common(link, client_id) | _CONSUMER | membership | _given(link, dropped)
 
 
-def producer(link: Link, client_id: str) -> Properties:
-    """The properties of the producer of answers and dead letters."""
-    return _common(link, client_id) | _PRODUCER | _given(link, CONSUMER_ONLY)
+def producer(link: Link, client_id: str, record_limit: int | None = None) -> Properties:
+    """The properties of the producer of answers and dead letters.
+
+    ``record_limit`` are the bytes that each of their topics takes, once they are known.
+    """
+    rendered = _common(link, client_id) | _PRODUCER | _given(link, CONSUMER_ONLY)
+    if record_limit is not None:
+        # A topic's max.message.bytes is of a whole batch, and a batch that is refused is not split: small answers
+        # would be taken for too large because of their neighbours.
+        rendered["batch.size"] = max(1, min(record_limit, int(rendered.get("batch.size", _BATCH_BYTES))))
+    return rendered
 
 
 def common(link: Link, client_id: str) -> Properties:

@@ -146,18 +146,12 @@ class Answers:
     # -- what became of it
 
     def _confirm(self, confirmed: list[object]) -> None:
-        good: list[Outcome] = []
-        bad: list[Outcome] = []
+        self._finish([sending for sending in confirmed if isinstance(sending, Outcome)], "OK")
+        self._finish([sending.outcome for sending in confirmed if isinstance(sending, _BadNews)], "DEAD_LETTERED")
         for sending in confirmed:
-            if isinstance(sending, Outcome):
-                good.append(sending)
-            elif isinstance(sending, _BadNews):
-                bad.append(sending.outcome)
-            elif isinstance(sending, _Letter):
+            if isinstance(sending, _Letter):
                 self._metrics.add("dead_letters_total")
                 self._produce_bad_news(_BadNews(sending.outcome, sending.failure, sending.outcome.task.record.key))
-        self._finish(good, "OK")
-        self._finish(bad, "DEAD_LETTERED")
 
     def _finish(self, outcomes: list[Outcome], name: str) -> None:
         """These answers are confirmed: settle their requests."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from worker.codec import AnswerEncoder
 from worker.handlers.loader import load
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from worker.process.cell import Cell
     from worker.process.config import ProcessConfig
 
+_BATCH_BYTES = 1_000_000  # librdkafka's own
+
 
 def build(config: ProcessConfig, cell: Cell) -> Poller:
     """Load the handler, then make the Kafka clients. Raises WorkerError when the process cannot start."""
@@ -27,7 +29,7 @@ def build(config: ProcessConfig, cell: Cell) -> Poller:
     return Poller(
         config,
         consumer=consumer,
-        producer=ConfluentProducer(config.producer_properties),
+        producer=ConfluentProducer(_within_limits(config)),
         encoder=AnswerEncoder(config.name),
         runner=runner,
         service=Service(runner, mailbox),
@@ -37,3 +39,14 @@ def build(config: ProcessConfig, cell: Cell) -> Poller:
         tasklog=TaskLog(),
         hold=lambda: config.revoke_hold[consumer.protocol],
     )
+
+
+def _within_limits(config: ProcessConfig) -> dict[str, Any]:
+    """The producer's properties, with batches that both topics take.
+
+    The broker compares a topic's limit with the whole batch: in a larger one every answer would fail for its size.
+    """
+    given = int(config.producer_properties.get("batch.size", _BATCH_BYTES))
+    return config.producer_properties | {
+        "batch.size": min(given, config.max_answer_bytes, config.max_dead_letter_bytes)
+    }

@@ -41,7 +41,7 @@ def process_config(settings: Settings, slot: int, facts: Facts) -> ProcessConfig
         dead_letter_topic=settings.dead_letter_topic,
         consumer_properties={protocol: properties.consumer(link, name, protocol) for protocol in link.holds},
         revoke_hold={protocol: properties.hold(link, protocol) for protocol in link.holds},
-        producer_properties=properties.producer(link, name),
+        producer_properties=properties.producer(link, name, min(facts.max_answer_bytes, facts.max_dead_letter_bytes)),
         handler=settings.handler,
         handler_kwargs=settings.handler_kwargs,
         guarantee=settings.guarantee,

@@ -112,8 +112,10 @@ class Supervisor:
     # -- ends of processes
 
     def _reap(self, now: float) -> None:
-        for slot, life in self._lives():
+        for _, life in self._lives():
             life.observe(now)
+            self._started = self._started or life.joined_at is not None
+        for slot, life in self._lives():
             status = life.child.ended()
             if status is not None:
                 self._bury(slot, life, status, now)
@@ -129,28 +131,36 @@ class Supervisor:
         report("process.ended", slot=slot.number, pid=life.child.pid, ending=ending.name)
         slot.clear()
         if phase is Phase.RUN:
-            self._started = self._started or life.joined_at is not None
-            self._replace(slot, ending, life.joined_for(now), life.failure(), now, useful=life.useful)
+            self._replace(slot, ending, now, life)
             return
         killed = ending.code is None and life.joined_at is not None and (phase is Phase.CANCEL or life.stuck)
         if killed or ending.code == ExitCode.DRAIN_TIMED_OUT:
             self._stopping.lost_tasks()
 
-    def _replace(
-        self, slot: Slot, ending: Ending, joined_for: float | None, failure: str, now: float, *, useful: bool = False
-    ) -> None:
-        """Plan another process for the empty slot, or begin to stop and say why."""
-        jitter = random.random()  # noqa: S311 - not for secrets
-        decision = decide(ending, joined_for, slot.history, started=self._started, useful=useful, jitter=jitter)
-        if not isinstance(decision, Halt):
-            slot.respawn(now + decision.after, ending, decision.history)
-            log.info("process.restarting", slot=slot.number, after=round(decision.after, 3))
+    def _replace(self, slot: Slot, ending: Ending, now: float, life: Life | None = None) -> None:
+        """Plan another process for the empty slot, or begin to stop and say why. No life: it could not be started."""
+        decision = decide(
+            ending,
+            life.joined_for(now) if life else None,
+            slot.history,
+            started=self._started,
+            useful=life is not None and life.useful,
+            jitter=random.random(),  # noqa: S311 - not for secrets
+        )
+        if isinstance(decision, Halt):
+            self._halt(decision, life.failure() if life else "", now)
             return
-        self._stopping.halt(decision.exit_code, now)
-        if decision.exit_code is ExitCode.CRASH_LOOP:
-            log.error("process.crash_loop", reason=decision.reason)
-            failure = f"processes keep crashing: {decision.reason}; look for process.ended in the log"
-        complain(failure or decision.reason)
+        slot.respawn(now + decision.after, ending, decision.history)
+        log.info("process.restarting", slot=slot.number, after=round(decision.after, 3))
+
+    def _halt(self, halt: Halt, failure: str, now: float) -> None:
+        """Begin to stop, and say why: once, though others will soon have ended for the same reason."""
+        self._stopping.halt(halt.exit_code, now)
+        if halt.exit_code is ExitCode.CRASH_LOOP:
+            log.error("process.crash_loop", reason=halt.reason)
+            complain(f"processes keep crashing: {halt.reason}; look for process.ended in the log")
+        else:
+            complain(failure or halt.reason)
 
     # -- orders
 
@@ -172,7 +182,8 @@ class Supervisor:
                 try:
                     log.info("process.started", slot=slot.number, pid=slot.start().child.pid)
                 except OSError as error:  # no memory or process number to be had just now
-                    self._replace(slot, Ending("unstartable"), None, str(error), now)
+                    log.warning("process.unstartable", slot=slot.number, reason=str(error))
+                    self._replace(slot, Ending("unstartable"), now)
 
     def _order(self, phase: Phase) -> Command:
         if phase is Phase.RUN:

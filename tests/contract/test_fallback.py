@@ -1,0 +1,69 @@
+"""A broker without the consumer protocol: the client says so only after it has been asked to join."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from tests.contract.kafkas import Reader, RealTime, partitions
+from tests.contract.recorder import Recorder
+from tests.kafka_broker import running_broker
+from worker.errors import ClientFatalError
+from worker.kafka import properties
+from worker.kafka.confluent import ConfluentConsumer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.kafka_broker import Broker
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def old_broker() -> Iterator[Broker]:
+    """As old ones are, and new ones on which an operator has switched the protocol off."""
+    with running_broker("group.coordinator.rebalance.protocols=classic") as running:
+        yield running
+
+
+def consumer_of(broker: Broker, *protocols: str) -> ConfluentConsumer:
+    link = properties.Link(broker.bootstrap, f"g-{uuid.uuid4().hex[:12]}", {}, {"consumer": 60.0, "classic": 60.0})
+    return ConfluentConsumer({protocol: properties.consumer(link, "contract", protocol) for protocol in protocols})
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.1])
+def test_it_falls_back_to_classic(old_broker: Broker, timeout: float) -> None:
+    """Within the calls of the port: who polls notices nothing but the other name of the protocol, and the log line."""
+    topic, listener = old_broker.topic(2), Recorder()
+    consumer = consumer_of(old_broker, "consumer", "classic")
+    assert consumer.protocol == "consumer"
+    consumer.subscribe([topic], listener)
+    with structlog.testing.capture_logs() as lines:
+        Reader(RealTime(), consumer, timeout=timeout).until(lambda: listener.owned == partitions(topic, 2))
+    assert consumer.protocol == "classic"
+    assert [line["event"] for line in lines if line["event"] == "protocol.fallback"] == ["protocol.fallback"]
+    assert consumer.commit_now(dict.fromkeys(listener.owned, 0)) is None
+    consumer.close()
+    assert listener.events == ["assigned", "revoked"]
+
+
+def test_without_another_protocol_it_is_a_fatal_error(old_broker: Broker) -> None:
+    """``KAFKA_GROUP_PROTOCOL=consumer`` was asked for, so the process says why it cannot."""
+    consumer = consumer_of(old_broker, "consumer")
+    consumer.subscribe([old_broker.topic()], Recorder())
+    with pytest.raises(ClientFatalError, match="not supported"):
+        Reader(RealTime(), consumer).go_on(10.0)
+    consumer.close()
+
+
+def test_a_broker_that_has_it_is_not_fallen_back_from(broker: Broker) -> None:
+    topic, listener = broker.topic(2), Recorder()
+    consumer = consumer_of(broker, "consumer", "classic")
+    consumer.subscribe([topic], listener)
+    Reader(RealTime(), consumer).until(lambda: listener.owned == partitions(topic, 2))
+    assert consumer.protocol == "consumer"
+    consumer.close()

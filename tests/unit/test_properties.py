@@ -57,6 +57,14 @@ def test_answers_are_confirmed() -> None:
     assert made["partitioner"] == "murmur2_random"
 
 
+@pytest.mark.parametrize(
+    ("limit", "given", "batch"), [(5_000_000, {}, 1_000_000), (2_000, {}, 2_000), (2_000, {"batch__size": "500"}, 500)]
+)
+def test_a_batch_fits_into_the_topics(limit: int, given: dict[str, str], batch: int) -> None:
+    """A topic's limit is of a whole batch: in a larger one, small answers would fail for their neighbours' size."""
+    assert producer(link(**given), "host-0", limit)["batch.size"] == batch
+
+
 def test_the_consumer_protocol_leaves_sessions_to_the_broker() -> None:
     """There the client may poll as rarely as it likes, and has no word in the session."""
     made = consumer(link(session__timeout__ms="6000", heartbeat__interval__ms="500"), "host-0", "consumer")
@@ -281,6 +289,13 @@ def test_a_process_is_told_everything() -> None:
     assert config.log_format in {"console", "json"}
     assert config.producer_properties["sasl.password"] == "tr0ub4dor"
     assert "tr0ub4dor" not in repr(config)
+
+
+def test_a_process_is_told_the_hold_it_has() -> None:
+    """Not the one that was asked for, where the poll interval ends it sooner."""
+    settings = Settings.load(NEEDED | {"KAFKA_CONFIG_MAX_POLL_INTERVAL_MS": "50000"})
+
+    assert render.process_config(settings, 0, Facts(8, 1, 1)).revoke_hold == {"consumer": 45.0, "classic": 45.0}
 
 
 def test_a_fixed_protocol_is_the_only_one() -> None:

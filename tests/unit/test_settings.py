@@ -218,6 +218,11 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes | None, compl
     assert complaint in line
 
 
+def test_a_secret_where_its_path_belongs() -> None:
+    """Is not quoted, as a path would be."""
+    assert the_line(KAFKA_CONFIG_SASL_PASSWORD_FILE=SECRET).startswith("KAFKA_CONFIG_SASL_PASSWORD_FILE cannot be read")
+
+
 # ---------------------------------------------------------------- names
 
 MISSPELT = {
@@ -248,7 +253,7 @@ MISSPELT = {
     "KAFKA_CONFIGS_SASL_PASSWORD": "KAFKA_CONFIG_<KEY>",
 }
 STRANGERS = {
-    # Kubernetes, for Services called kafka, worker, worker-http, kafka-bootstrap and worker-handler.
+    # Kubernetes, for Services called kafka, worker, worker-http(s), kafka-bootstrap and worker-handler.
     "KAFKA_SERVICE_HOST": "10.0.0.1",
     "KAFKA_SERVICE_PORT": "9092",
     "KAFKA_SERVICE_PORT_TCP_CLIENTS": "9092",
@@ -264,6 +269,7 @@ STRANGERS = {
     "WORKER_HTTP_SERVICE_PORT": "8080",
     "WORKER_HTTP_PORT_8080_TCP": "tcp://10.0.0.1:8080",
     "WORKER_HANDLER_PORT": "tcp://10.0.0.1:80",
+    "WORKER_HTTPS_PORT": "tcp://10.0.0.1:443",
     # This project's scripts, and Kafka's.
     "KAFKA_DATA_DIR": "/data",
     "KAFKA_VERSION": "4.3.0",
@@ -419,7 +425,7 @@ def test_secrets_are_masked() -> None:
     described = {name: value for name, value, _ in settings.describe()}
 
     assert SECRET not in "".join([repr(settings), str(settings), f"{settings!r:s}", *described.values()])
-    assert SECRET not in repr(settings.link())
+    assert SECRET not in repr(settings.link()) + repr(settings.properties)
     assert described["KAFKA_CONFIG_SASL_PASSWORD"] == "***"
     assert described["WORKER_HANDLER_KWARGS"] == '{"db": {"apiKey": "***"}, "urls": ["pg://me:***@host/db"], "n": 3}'
     assert described["KAFKA_CONFIG_SASL_USERNAME"] == "me"
@@ -440,7 +446,7 @@ def test_values_from_files_are_masked(tmp_path: Path) -> None:
 
     assert described["KAFKA_CONSUMER_GROUP_ID"] == f"*** (from {path})"
     assert described["KAFKA_CONFIG_SASL_USERNAME"] == f"*** (from {path})"
-    assert "tr0ub4dor" not in repr(settings)
+    assert "tr0ub4dor" not in repr(settings) + repr(settings.properties)
 
 
 def test_errors_do_not_quote_secrets(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import structlog
 
 from worker.core.model import Failure, Outcome
-from worker.process.letters import DeadLetter, dead_letter, size_of, without_value
+from worker.process.letters import DeadLetter, dead_letter, reduced, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,10 +93,15 @@ class Answers:
         confirmed, failed = self._producer.deliveries(timeout)
         if confirmed:
             self._confirm(confirmed)
-        for sending, trouble in failed:
-            self._failed(cast("_Sending", sending), trouble, now)
+        if failed:
+            self._deal_with(failed, now)
         while self._again and self._again[0][0] <= now:
             self._send(heapq.heappop(self._again)[2])
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the client has something to deliver, so that waiting for it makes sense."""
+        return self.outstanding > len(self._again)
 
     def next_repeat(self) -> float:
         """When the next delivery is to be tried again (infinity: none)."""
@@ -111,7 +116,10 @@ class Answers:
     # -- sending
 
     def _send(self, sending: _Sending) -> None:
-        if isinstance(sending, Outcome):
+        outcome = sending if isinstance(sending, Outcome) else sending.outcome
+        if not outcome.task.lane.open:  # its lease ended meanwhile: the next owner answers
+            self._forget(outcome)
+        elif isinstance(sending, Outcome):
             self._produce_ok(sending)
         elif isinstance(sending, _Letter):
             self._produce_letter(sending)
@@ -151,7 +159,7 @@ class Answers:
         for sending in confirmed:
             if isinstance(sending, _Letter):
                 self._metrics.add("dead_letters_total")
-                self._produce_bad_news(_BadNews(sending.outcome, sending.failure, sending.outcome.task.record.key))
+                self._send(_BadNews(sending.outcome, sending.failure, sending.outcome.task.record.key))
 
     def _finish(self, outcomes: list[Outcome], name: str) -> None:
         """These answers are confirmed: settle their requests."""
@@ -170,19 +178,36 @@ class Answers:
         self._metrics.observe("settle_seconds", [outcome.age(now_ns) for outcome in outcomes])
         self._tasklog.finished(outcomes, name, now_ns)
 
-    def _failed(self, sending: _Sending, trouble: KafkaFailure, now: float) -> None:
-        if trouble.code != _TOO_LARGE:
-            self._later(sending, trouble, now)
-        elif isinstance(sending, Outcome):  # the topic takes less than we were told at the start
-            self._bury(sending, self._oversized(len(sending.result)))
-        elif isinstance(sending, _Letter) and sending.letter.value is not None:
-            self._produce_letter(sending._replace(letter=without_value(sending.letter)))
-        elif isinstance(sending, _BadNews) and sending.key is not None:  # not even bad news fits beside this key
-            self._produce_bad_news(_BadNews(sending.outcome, Failure("OversizedAnswer", ""), None))
-        else:
-            self._later(sending, trouble, now)
+    def _forget(self, outcome: Outcome) -> None:
+        task = outcome.task
+        task.lane.unconfirmed -= 1
+        self.outstanding -= 1
+        self.outstanding_bytes -= task.size + len(outcome.result)
+        self._metrics.add("dropped_total")
 
-    def _later(self, sending: _Sending, trouble: KafkaFailure, now: float) -> None:
-        self._metrics.add("delivery_failures_total", label=trouble.code)
-        log.warning("delivery.failed", code=trouble.code, reason=trouble.message)
-        heapq.heappush(self._again, (now + AGAIN_SECONDS, next(self._order), sending))
+    def _deal_with(self, failed: list[tuple[object, KafkaFailure]], now: float) -> None:
+        """Send something smaller where the size was the trouble, and the same again where it was not."""
+        for token, trouble in failed:
+            sending = cast("_Sending", token)
+            smaller = self._smaller(sending) if trouble.code == _TOO_LARGE else None
+            if smaller is not None:
+                self._send(smaller)
+            elif trouble.code == _TOO_LARGE and isinstance(sending, Outcome):
+                self._bury(sending, self._oversized(len(sending.result)))
+            else:
+                self._metrics.add("delivery_failures_total", label=trouble.code)
+                heapq.heappush(self._again, (now + AGAIN_SECONDS, next(self._order), sending))
+        code, reason, _ = failed[-1][1]  # one line for all: thousands may fail at once
+        log.warning("delivery.failed", code=code, reason=reason, count=len(failed))
+
+    @staticmethod
+    def _smaller(sending: _Sending) -> _Letter | _BadNews | None:
+        """What to send instead, leaving out what can be spared the most; None if that is all left out already."""
+        if isinstance(sending, _Letter):
+            letter = reduced(sending.letter)
+            return None if letter is None else sending._replace(letter=letter)
+        if isinstance(sending, _BadNews) and sending.failure.traceback:
+            return sending._replace(failure=sending.failure._replace(traceback=""))
+        if isinstance(sending, _BadNews) and (sending.failure.message or sending.key):
+            return sending._replace(failure=sending.failure._replace(message=""), key=None)
+        return None

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from worker.core.model import Failure, Headers, Task
 
 MESSAGE_LIMIT = 1_000  # bytes of the error message kept in a header
+_OWN_HEADERS = 7  # with the one that says that the value is missing
 RECORD_OVERHEAD = 128  # bytes a record batch needs beside key, value and headers; an upper bound for one record
 
 
@@ -47,6 +48,18 @@ def _shortened(message: str) -> bytes:
 def without_value(letter: DeadLetter) -> DeadLetter:
     """The same without its value."""
     return DeadLetter(letter.key, None, (*letter.headers, ("x-value-dropped", b"too large for this topic")))
+
+
+def reduced(letter: DeadLetter) -> DeadLetter | None:
+    """What to send instead of a letter that its topic does not take; None if nothing is left that can be spared.
+
+    First without its value, then without its key and the original's headers: ours, which tell where the original
+    stands, come last.
+    """
+    if letter.headers[-1][0] != "x-value-dropped":
+        return without_value(letter)
+    bare = DeadLetter(None, None, letter.headers[-_OWN_HEADERS:])
+    return None if bare == letter else bare
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:

@@ -311,7 +311,7 @@ class Poller:
         return max(0.001, due - now)
 
     def _wait(self, now: float) -> None:
-        if not self._handed and self._answers.outstanding:
+        if not self._handed and self._answers.under_way:
             # Nothing will join these answers: send them now, without lingering.
             self._answers.serve(FLUSH_WAIT, now)
         elif self._answers.outstanding:

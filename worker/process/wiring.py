@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from worker.codec import AnswerEncoder
 from worker.handlers.loader import load
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from worker.process.cell import Cell
     from worker.process.config import ProcessConfig
 
-_BATCH_BYTES = 1_000_000  # librdkafka's own
-
 
 def build(config: ProcessConfig, cell: Cell) -> Poller:
     """Load the handler, then make the Kafka clients. Raises WorkerError when the process cannot start."""
@@ -29,7 +27,7 @@ def build(config: ProcessConfig, cell: Cell) -> Poller:
     return Poller(
         config,
         consumer=consumer,
-        producer=ConfluentProducer(_within_limits(config)),
+        producer=ConfluentProducer(config.producer_properties),
         encoder=AnswerEncoder(config.name),
         runner=runner,
         service=Service(runner, mailbox),
@@ -39,14 +37,3 @@ def build(config: ProcessConfig, cell: Cell) -> Poller:
         tasklog=TaskLog(),
         hold=lambda: config.revoke_hold[consumer.protocol],
     )
-
-
-def _within_limits(config: ProcessConfig) -> dict[str, Any]:
-    """The producer's properties, with batches that both topics take.
-
-    The broker compares a topic's limit with the whole batch: in a larger one every answer would fail for its size.
-    """
-    given = int(config.producer_properties.get("batch.size", _BATCH_BYTES))
-    return config.producer_properties | {
-        "batch.size": min(given, config.max_answer_bytes, config.max_dead_letter_bytes)
-    }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from worker.kafka.names import FILE_PROPERTIES, property_name
+from worker.settings.masking import looks_secret
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -91,16 +92,18 @@ def _add(reading: Reading, name: str, variable: Variable | None) -> None:
 
 def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
     """The content of the file without the newline at its end."""
+    # Without a slash it may be the secret itself, put where its path belongs.
+    named = variable if "/" not in path and looks_secret(variable.removesuffix(_FILE)) else f"{variable}={path!r}"
     try:
         text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
-        problems.append(f"{variable}={path!r} cannot be read: {error.strerror}")
+        problems.append(f"{named} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
-        problems.append(f"{variable}={path!r} cannot be read: it is not UTF-8 text")
+        problems.append(f"{named} cannot be read: it is not UTF-8 text")
     else:
         if text.strip():
             return Variable(text, path)
-        problems.append(f"{variable}={path!r} cannot be used: the file is empty")
+        problems.append(f"{named} cannot be used: the file is empty")
     return None
 
 

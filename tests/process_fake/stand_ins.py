@@ -1,0 +1,146 @@
+"""What stands in for the service thread: tasks that take the clock's time, and none of the machine's."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from worker.codec import MalformedError, decode_request
+from worker.core.model import Failure, Outcome, Task, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    from tests.fakes.clock import Clock
+    from worker.core.lane import Lane
+    from worker.handlers.context import Reason
+
+SWITCH_SECONDS = 0.0001  # until the service thread has noticed what was handed over
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one attempt does: how long it runs and what comes of it. ``obeys``: seconds from a cancellation to its end."""
+
+    seconds: float = 0.01
+    verdict: Verdict = Verdict.OK
+    result: bytes = b"done"
+    retry_after: float | None = None
+    obeys: float | None = 0.1
+    traceback: str = ""
+
+
+def failing(seconds: float = 0.01, **options: float) -> Work:
+    """An attempt that fails."""
+    return Work(seconds, Verdict.FAILED, **options)  # type: ignore[arg-type]
+
+
+class StandInMailbox:
+    """As ``worker.process.mailbox``; waiting is waiting for the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._outcomes: deque[Outcome] = deque()
+        self._rung = False
+
+    def post(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+
+    def ring(self) -> None:
+        self._rung = True
+
+    def wait(self, timeout: float) -> None:
+        self._clock.wait(timeout, until=lambda: self._rung)
+        self._rung = False
+
+    def take(self) -> list[Outcome]:
+        outcomes = list(self._outcomes)
+        self._outcomes.clear()
+        return outcomes
+
+
+class StandInService:
+    """As ``worker.process.service`` and the runner at once; what a task does is told by ``script``."""
+
+    def __init__(self, clock: Clock, mailbox: StandInMailbox, script: Callable[[Task], Work]) -> None:
+        self.closed = False
+        self.alive = True
+        self.started: list[tuple[float, Task, int]] = []  # when, what, and which attempt
+        self.cancelled: list[tuple[float, Reason]] = []
+        self._clock, self._mailbox, self._script = clock, mailbox, script
+        self._tasks: deque[Task] = deque()
+        self._current: tuple[Task, Work, float] | None = None
+        self._reason: Reason | None = None
+
+    # -- as the service
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def hand_over(self, tasks: Sequence[Task]) -> None:
+        self._tasks.extend(tasks)
+        self._clock.after(SWITCH_SECONDS, self._serve)
+
+    def recall(self, lanes: Container[Lane]) -> list[Task]:
+        recalled = [task for task in self._tasks if task.lane in lanes]
+        self._tasks = deque(task for task in self._tasks if task.lane not in lanes)
+        return recalled
+
+    def _serve(self) -> None:
+        while self._tasks and self._current is None:
+            task = self._tasks.popleft()
+            if self.closed or task.lane.stalled:
+                self._mailbox.post(Outcome(task, Verdict.NOT_STARTED))
+            else:
+                self._start(task)
+        if self._current is None:
+            self._mailbox.ring()
+
+    def _start(self, task: Task) -> None:
+        try:
+            decode_request(task.record.value)
+        except MalformedError as error:
+            task.lane.stalled = True
+            failure = Failure("MalformedRequest", str(error))
+            self._mailbox.post(Outcome(task, Verdict.REJECTED, failure=failure))
+            return
+        task.attempt += 1
+        self.started.append((self._clock(), task, task.attempt))
+        self._current, self._reason = (task, self._script(task), self._clock()), None
+        self._finish_after(self._current[1].seconds)
+
+    def _finish_after(self, seconds: float) -> None:
+        current = self._current
+        self._clock.after(seconds, lambda: self._finish() if self._current is current else None)
+
+    def _finish(self) -> None:
+        assert self._current is not None
+        (task, work, started), self._current = self._current, None
+        outcome = Outcome(task, work.verdict, result=work.result, retry_after=work.retry_after)
+        outcome.sequence = decode_request(task.record.value).sequence
+        outcome.started_ns, outcome.finished_ns = int(started * 1e9), int(self._clock() * 1e9)
+        outcome.run_seconds = self._clock() - started
+        if work.verdict is not Verdict.OK:
+            outcome.failure = Failure("ScriptedError", "as scripted", work.traceback)
+        if self._reason is not None:
+            outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", self._reason)
+        if outcome.verdict is not Verdict.OK:
+            task.lane.stalled = True
+        self._mailbox.post(outcome)
+        self._mailbox.ring()
+        self._serve()
+
+    # -- as the runner
+
+    @property
+    def running(self) -> tuple[Task, float] | None:
+        return None if self._current is None else (self._current[0], self._clock() - self._current[2])
+
+    def cancel(self, reason: Reason, task: Task) -> None:
+        if self._current is None or self._current[0] is not task:
+            return
+        self.cancelled.append((self._clock(), reason))
+        self._reason = self._reason or reason
+        if self._current[1].obeys is not None:
+            self._finish_after(self._current[1].obeys)

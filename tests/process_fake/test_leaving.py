@@ -1,0 +1,206 @@
+"""How a process leaves: what runs finishes, nothing starts, everything that was answered is committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.process_fake.stand_ins import Work, failing
+from tests.process_fake.world import ACKS, World
+from worker.core.lifecycle import State
+from worker.errors import ExitCode
+from worker.process.cell import Command
+from worker.process.poller import CANCEL_GRACE, SETTLE_LIMIT
+
+
+def test_a_drain_lets_the_running_task_finish_and_starts_nothing_more(world: World) -> None:
+    """Its answer is confirmed and committed before the group is left; the rest is for the next process."""
+    for _ in range(5):
+        world.request("long", work=Work(seconds=500.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert process.starts == [(0, 0, 1)]
+    assert world.answered() == [(0, 0)]
+    assert world.committed() == 1
+    assert process.consumer.closed
+    successor = world.process()
+    world.until(lambda: len(world.answers()) == 5)
+    assert [offset for _, offset, _ in successor.starts] == [1, 2, 3, 4]
+
+
+def test_a_drain_is_over_at_once_when_nothing_runs(world: World) -> None:
+    process = world.process()
+    world.run(5)
+    started = world.clock()
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert world.clock() - started < 1
+
+
+def test_a_drain_before_the_start_starts_nothing(world: World) -> None:
+    """The order may come while the siblings are still awaited."""
+    world.request()
+    process = world.process(started=False)
+    world.run(5)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    process.order(Command.START_TASKS)
+    assert process.starts == []
+
+
+def test_a_drain_does_not_wait_for_the_next_attempt(world: World) -> None:
+    """A back-off of hours is the next process's."""
+    world.request("flaky", work=failing(retry_after=10_000))
+    process = world.process()
+    world.until(lambda: process.starts)
+    world.run(1)
+    started = world.clock()
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert world.clock() - started < 1
+    assert world.committed() is None
+
+
+def test_a_task_that_fails_while_draining_is_not_repeated(world: World) -> None:
+    world.request("flaky", work=failing(seconds=20.0, retry_after=0.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert len(process.starts) == 1
+    assert world.answers() == []
+
+
+def test_a_signal_to_the_process_itself_drains_it_too(world: World) -> None:
+    process = world.process()
+    world.run(1)
+    process.poller.drain_asked = True
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAINED
+
+
+def test_it_polls_on_while_it_drains(world: World) -> None:
+    """Else the group would take it for dead, and the answer of hours of work would be for nothing."""
+    world.request("long", work=Work(seconds=5_000.0))
+    process = world.process(max_poll_interval=5.0)
+    world.until(lambda: process.starts)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert world.committed() == 1
+
+
+def test_records_that_come_while_it_drains_are_for_others(world: World) -> None:
+    world.request("long", work=Work(seconds=50.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    process.order(Command.DRAIN)
+    for number in (0, 1) * 10:
+        world.request(number=number)
+    world.until(lambda: process.exit_code is not None)
+    assert world.answered() == [(0, 0)]
+    assert process.poller.assignment.queued == 0
+
+
+# ---------------------------------------------------------------- cancellation
+
+
+def test_a_cancelled_task_is_dropped_and_the_next_process_does_it_again(world: World) -> None:
+    """No answer, no commit; the exit code says that work was given up."""
+    world.request("long", work=Work(seconds=5_000.0, obeys=1.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert [reason for _, reason in process.service.cancelled] == ["drain"]
+    assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
+    assert (world.answers(), world.committed()) == ([], None)
+    assert process.counter("dropped_total") == 1
+    world.script["long"] = Work()
+    world.process()
+    world.until(lambda: world.committed() == 1)
+    assert world.answers()[0].attempt == 1
+
+
+def test_a_task_that_does_not_obey_is_left_behind(world: World) -> None:
+    """After some seconds of grace; the process ends under it."""
+    world.request("deaf", work=Work(seconds=5_000.0, obeys=None))
+    process = world.process()
+    world.until(lambda: process.starts)
+    started = world.clock()
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert CANCEL_GRACE <= world.clock() - started < CANCEL_GRACE + 2
+    assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
+    assert world.committed() is None
+
+
+def test_a_drain_can_still_be_cut_short(world: World) -> None:
+    """By a second signal, after hours."""
+    world.request("long", work=Work(seconds=50_000.0, obeys=0.5))
+    process = world.process()
+    world.until(lambda: process.starts)
+    process.order(Command.DRAIN)
+    world.run(10_000)
+    assert process.exit_code is None
+    assert process.poller.lifecycle.state is State.DRAINING
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
+
+
+def test_a_cancellation_without_a_task_gives_nothing_up(world: World) -> None:
+    process = world.process()
+    world.run(1)
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAINED
+
+
+def test_answers_under_way_are_settled_also_when_cancelled(world: World) -> None:
+    """Their tasks were done in time."""
+    world.broker.topics[ACKS].delay = 2.0
+    world.request()
+    process = world.process()
+    world.until(lambda: process.producer.produced)
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert (world.answered(), world.committed()) == ([(0, 0)], 1)
+    assert process.exit_code is ExitCode.DRAINED
+
+
+# ---------------------------------------------------------------- with the broker away
+
+
+@pytest.mark.parametrize("order", [Command.DRAIN, Command.CANCEL])
+def test_nobody_waits_for_a_broker_for_ever(world: World, order: Command) -> None:
+    """What is left to do then is the broker's part. The requests are done again, so nothing is lost."""
+    world.request("task", work=Work(seconds=20.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    world.broker.leave()
+    world.run(30)
+    started = world.clock()
+    process.order(order)
+    world.until(lambda: process.exit_code is not None)
+    limit = SETTLE_LIMIT if order is Command.DRAIN else CANCEL_GRACE
+    assert limit <= world.clock() - started < limit + 2
+    assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
+
+
+def test_the_time_for_the_broker_begins_when_the_last_task_has_ended(world: World) -> None:
+    """A drain of hours does not use it up."""
+    world.request("task", work=Work(seconds=5_000.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    process.order(Command.DRAIN)
+    world.run(4_990)
+    world.broker.leave(40)
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAINED
+    assert world.committed() == 1
+
+
+def test_a_broker_that_comes_back_in_time_gets_everything(world: World) -> None:
+    world.request("task", work=Work(seconds=20.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    world.broker.leave(50)
+    process.order(Command.DRAIN)
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAINED
+    assert world.committed() == 1

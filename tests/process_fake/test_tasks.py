@@ -1,0 +1,176 @@
+"""Requests become answers: in order, after failures again, and whatever is wrong with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.process_fake.stand_ins import Work, failing
+from tests.process_fake.world import ACKS, DEAD, World
+from worker.codec import DEAD_LETTERED, OK
+from worker.core.model import Verdict
+from worker.errors import ExitCode
+
+
+def test_every_request_is_answered_once_and_committed(world: World) -> None:
+    for number in (0, 1) * 20:
+        world.request(number=number)
+    process = world.process()
+    world.until(lambda: world.committed(0) == 20 and world.committed(1) == 20)
+    assert world.answered() == [(number, offset) for number in (0, 1) for offset in range(20)]
+    assert {(answer.outcome, answer.result, answer.attempt) for answer in world.answers()} == {(OK, b"done", 1)}
+    assert process.counter("tasks_total", "OK") == 40
+    assert process.counter("records_total") == 40
+    assert world.leave(process) == [ExitCode.DRAINED]
+
+
+def test_gaps_in_the_offsets_do_not_matter(world: World) -> None:
+    """As compaction and transaction markers leave them."""
+    for _ in range(3):
+        world.request()
+        world.broker.skip("requests", 0, 2)
+    world.process()
+    world.until(lambda: world.committed() == 7)
+    assert world.answered() == [(0, 0), (0, 3), (0, 6)]
+
+
+def test_tasks_of_a_partition_start_in_order(world: World) -> None:
+    """Whatever they take; partitions take turns."""
+    for offset in range(8):
+        for number in (0, 1):
+            world.request(f"{offset % 3}", number, work=Work(seconds=(offset % 3) * 0.7))
+    process = world.process()
+    world.until(lambda: len(world.answers()) == 16)
+    for number in (0, 1):
+        assert [offset for partition, offset, _ in process.starts if partition == number] == list(range(8))
+    assert {partition for partition, _, _ in process.starts[:4]} == {0, 1}
+
+
+def test_a_failed_attempt_is_repeated_and_nothing_overtakes_it(world: World) -> None:
+    """The answer tells which attempt it was."""
+    world.request("flaky", work=[failing(), failing(), Work()])
+    world.request("behind")
+    process = world.process()
+    world.until(lambda: len(world.answers()) == 2)
+    assert process.starts == [(0, 0, 1), (0, 0, 2), (0, 0, 3), (0, 1, 1)]
+    assert [answer.attempt for answer in world.answers()] == [3, 1]
+    first, second, third = (at for at, task, _ in process.service.started if task.record.offset == 0)
+    assert 5 <= second - first <= 11  # ten seconds, up to half of them jitter
+    assert 10 <= third - second <= 21
+
+
+def test_a_retry_after_so_many_seconds_comes_then(world: World) -> None:
+    world.request("later", work=[failing(retry_after=77.0), Work()])
+    process = world.process()
+    world.until(lambda: world.answers())
+    (first, _, _), (second, _, _) = process.service.started
+    assert 77 <= second - first < 78
+
+
+def test_who_waits_for_the_next_attempt_holds_nobody_up(world: World) -> None:
+    """The other partition goes on at full speed, also when the waiting one is deep and its tasks are long."""
+    world.request("broken", 0, work=[failing(seconds=1.0, retry_after=600.0), Work()])
+    for _ in range(50):
+        world.request("long", 0, work=Work(seconds=2.0))
+        world.request("long", 1)
+    process = world.process()
+    world.until(lambda: process.starts)
+    started = world.clock()
+    world.until(lambda: len(world.answers()) == 50)
+    assert world.clock() - started < 1 + 50 * 2.0 * 1.1
+    assert {number for number, _ in world.answered()} == {1}
+    world.until(lambda: len(world.answers()) == 101)
+    assert [offset for partition, offset, _ in process.starts if partition == 0] == [0, 0, *range(1, 51)]
+
+
+def test_after_the_last_attempt_it_goes_to_the_dead_letters(world: World) -> None:
+    """First the letter, then the answer, then the commit; and the next one starts."""
+    world.request("broken", work=failing())
+    world.request("behind")
+    process = world.process(max_attempts=2)
+    world.until(lambda: world.committed() == 2)
+    assert process.starts == [(0, 0, 1), (0, 0, 2), (0, 1, 1)]
+    (letter,) = world.letters()
+    assert dict(letter.headers)["x-attempts"] == b"2"
+    bad, good = world.answers()
+    assert (bad.outcome, bad.isprocessed, bad.error.type, bad.attempt) == (DEAD_LETTERED, False, "ScriptedError", 2)
+    assert good.outcome == OK
+    topics = [topic for topic, _ in process.producer.produced]
+    assert topics == [DEAD, ACKS, ACKS]
+
+
+def test_a_rejected_one_is_not_repeated(world: World) -> None:
+    world.request("bad", work=Work(verdict=Verdict.REJECTED))
+    process = world.process()
+    world.until(lambda: world.committed() == 1)
+    assert process.starts == [(0, 0, 1)]
+    assert len(world.letters()) == 1
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\xff\xff"])
+def test_what_is_no_request_is_a_dead_letter_with_an_answer(world: World, value: bytes | None) -> None:
+    """It is never started, and the partition goes on."""
+    world.raw(value, key=b"k")
+    world.request()
+    process = world.process()
+    world.until(lambda: world.committed() == 2)
+    assert process.starts == [(0, 1, 1)]
+    (letter,) = world.letters()
+    assert (letter.key, letter.value) == (b"k", value)
+    assert dict(letter.headers)["x-error-type"] == b"MalformedRequest"
+    assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED, OK]
+
+
+def test_a_result_that_no_record_holds_is_a_dead_letter(world: World) -> None:
+    """Told so before it is sent: the request is kept, the result is not."""
+    world.request("huge", work=Work(result=b"x" * 2_000))
+    world.process(max_answer_bytes=1_000)
+    world.until(lambda: world.committed() == 1)
+    (answer,) = world.answers()
+    assert (answer.outcome, answer.error.type, answer.result) == (DEAD_LETTERED, "OversizedResult", b"")
+    assert len(world.letters()) == 1
+
+
+def test_a_result_that_the_topic_refuses_is_a_dead_letter_too(world: World) -> None:
+    """The limit may have been changed since the start."""
+    world.broker.topics[ACKS].max_bytes = 1_000
+    world.request("huge", work=Work(result=b"x" * 2_000))
+    process = world.process()
+    world.until(lambda: world.committed() == 1)
+    (answer,) = world.answers()
+    assert (answer.outcome, answer.error.type) == (DEAD_LETTERED, "OversizedResult")
+    assert process.counter("tasks_total", "DEAD_LETTERED") == 1
+
+
+@pytest.mark.parametrize("told", [1_048_588, 1_000])
+def test_a_letter_that_does_not_fit_loses_its_value(world: World, told: int) -> None:
+    """Whether we know the limit or the topic tells us; everything else of it stays."""
+    world.broker.topics[DEAD].max_bytes = 1_000
+    world.raw(b"\xff" * 2_000, key=b"k")
+    world.process(max_dead_letter_bytes=told)
+    world.until(lambda: world.committed() == 1)
+    (letter,) = world.letters()
+    assert (letter.key, letter.value) == (b"k", None)
+    assert dict(letter.headers)["x-value-dropped"]
+
+
+@pytest.mark.parametrize("topic", [ACKS, DEAD])
+@pytest.mark.parametrize("key", [None, b"k" * 600])
+def test_no_partition_stands_still_because_bad_news_is_too_large(world: World, topic: str, key: bytes | None) -> None:
+    """Key, headers and traceback may each be more than a topic takes: what does not fit is left out at last."""
+    world.broker.topics[topic].max_bytes = 500
+    world.raw(b"\xff" * 500, key=key, headers=(("h", b"x" * 500),))
+    world.request("broken", work=Work(verdict=Verdict.REJECTED, traceback="x" * 5_000))
+    process = world.process()
+    world.until(lambda: world.committed() == 2, seconds=60)
+    assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED] * 2
+    assert [answer.error.type for answer in world.answers()] == ["MalformedRequest", "ScriptedError"]
+    assert len(world.letters()) == 2
+    assert process.error is None
+
+
+def test_answers_have_the_key_of_their_request(world: World) -> None:
+    world.raw(b"\x12\x01x", key=b"the-key")
+    world.process()
+    world.until(lambda: world.answers())
+    (record,) = world.broker.records(ACKS)
+    assert record.key == b"the-key"

@@ -1,0 +1,236 @@
+"""A fake Kafka with worker processes whose poll loops are real. Everything happens in one thread and the clock's time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from tests.fakes.broker import FakeBroker
+from tests.fakes.clock import Clock
+from tests.process_fake.stand_ins import StandInMailbox, StandInService, Work
+from worker.codec import AnswerEncoder, decode_request, decode_response, encode_request
+from worker.core.model import Partition, Record, Task
+from worker.metrics import Metrics
+from worker.process.cell import SIZE, Cell, Command
+from worker.process.config import ProcessConfig
+from worker.process.poller import Poller
+from worker.process.tasklog import TaskLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.codec import Response
+    from worker.core.model import Headers
+    from worker.errors import ExitCode
+    from worker.kafka.ports import Consumer
+
+REQUESTS, ACKS, DEAD = "requests", "acks", "requests.dlq"
+GROUP = "group"
+PATIENCE = 3_600.0  # of the clock's seconds; only a failure ever waits so long
+
+CONFIG = ProcessConfig(
+    name="host-0",
+    slot=0,
+    group=GROUP,
+    request_topics=(REQUESTS,),
+    ack_topic=ACKS,
+    dead_letter_topic=DEAD,
+    consumer_properties={},
+    revoke_hold={},
+    producer_properties={},
+    handler="",
+    handler_kwargs={},
+    guarantee="at-least-once",
+    ordering="partition",
+    max_attempts=3,
+    retry_first=10.0,
+    retry_greatest=100.0,
+    drain_timeout=0.0,
+    max_answer_bytes=1_048_588,
+    max_dead_letter_bytes=1_048_588,
+    log_level="INFO",
+    log_format="json",
+)
+
+
+class Process:
+    """A worker process: the real poll loop, turning in the clock's events, between stand-ins."""
+
+    def __init__(self, world: World, *, hold: float, started: bool, max_poll_interval: float, **options: Any) -> None:
+        self.world, clock = world, world.clock
+        self.exit_code: ExitCode | None = None
+        self.error: BaseException | None = None
+        self.cell = Cell(bytearray(SIZE))
+        self.metrics = Metrics()
+        mailbox = StandInMailbox(clock)
+        self.service = StandInService(clock, mailbox, world.work_of)
+        self.consumer = world.broker.consumer(GROUP, max_poll_interval=max_poll_interval)
+        self.producer = world.broker.producer()
+        self.poller = Poller(
+            dataclasses.replace(CONFIG, **options),
+            consumer=self.consumer,
+            producer=self.producer,
+            encoder=AnswerEncoder(self.consumer.name),
+            runner=self.service,  # type: ignore[arg-type]
+            service=self.service,  # type: ignore[arg-type]
+            mailbox=mailbox,  # type: ignore[arg-type]
+            cell=self.cell,
+            metrics=self.metrics,
+            tasklog=TaskLog(),
+            hold=lambda: hold,
+            clock=clock,
+        )
+        if started:
+            self.cell.order(Command.START_TASKS)
+        self._life = self._live()
+        clock.after(0.0, self._step)
+
+    def _live(self) -> Any:
+        """As ``Poller.run``, with a pause between turns in which others may go on."""
+        turn = self.poller.turn
+        self.poller.turn = lambda: None  # type: ignore[method-assign]
+        finished = self.poller._finished
+        self.poller._finished = lambda: True  # type: ignore[method-assign]
+        leave = self.poller._leave
+        self.poller._leave = lambda: None  # type: ignore[method-assign, return-value]
+        self.poller.run()
+        while not finished():
+            yield turn()
+        self.exit_code = leave()
+
+    def _step(self) -> None:
+        try:
+            next(self._life)
+        except StopIteration:
+            return
+        except BaseException as error:  # noqa: BLE001 - as in a real process, it ends this one alone
+            self.error = error
+            return
+        self.world.clock.after(0.0, self._step)
+
+    # -- what a test looks at
+
+    def order(self, command: Command) -> None:
+        self.cell.order(command)
+
+    @property
+    def starts(self) -> list[tuple[int, int, int]]:
+        """Partition, offset and attempt of every start."""
+        return [(task.record.partition.number, task.record.offset, n) for _, task, n in self.service.started]
+
+    def counter(self, name: str, label: str | None = None) -> float:
+        value: Any = self.metrics.snapshot()["counters"].get(name, 0 if label is None else {})
+        return float(value if label is None else value.get(label, 0))
+
+    @property
+    def owned(self) -> list[int]:
+        return sorted(partition.number for partition in self.poller.assignment.lanes)
+
+
+class World:
+    """Topics, requests, processes, and what came of it all."""
+
+    def __init__(self, partitions: int = 2) -> None:
+        self.clock = Clock()
+        self.broker = FakeBroker(self.clock)
+        for topic in (REQUESTS, ACKS, DEAD):
+            self.broker.create(topic, partitions)
+        self.script: dict[str, Work | list[Work]] = {}  # by payload: each attempt, or one after another
+        self._sequence = 0
+
+    # -- arrange
+
+    def process(
+        self, *, hold: float = 1_000.0, started: bool = True, max_poll_interval: float = 86_400.0, **options: Any
+    ) -> Process:
+        """Start a worker process."""
+        return Process(self, hold=hold, started=started, max_poll_interval=max_poll_interval, **options)
+
+    def request(self, payload: str = "", number: int = 0, *, work: Work | list[Work] | None = None) -> int:
+        """Put a request into a partition; returns its offset. ``work`` is what requests with this payload do."""
+        self._sequence += 1
+        if work is not None:
+            self.script[payload] = work
+        return self.raw(encode_request(self._sequence, payload), number)
+
+    def raw(
+        self, value: bytes | None, number: int = 0, *, key: bytes | None = None, headers: Headers = ()
+    ) -> int:
+        """Put any bytes into a partition."""
+        return self.broker.append(REQUESTS, value, key, number=number, headers=headers)[1]
+
+    def rival(self, topics: tuple[str, ...] = (REQUESTS,)) -> Rival:
+        """Another member of the group, of which only partitions and positions are of interest."""
+        return Rival(self, self.broker.consumer(GROUP), topics)
+
+    def work_of(self, task: Task) -> Work:
+        work = self.script.get(decode_request(task.record.value).payload, Work())
+        return work if isinstance(work, Work) else work[min(task.attempt, len(work)) - 1]
+
+    # -- act
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.wait(seconds)
+
+    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
+        """Let time pass until the condition holds."""
+        assert self.clock.wait(seconds, until=lambda: bool(condition())), "it did not come to that in time"
+
+    def leave(self, *processes: Process) -> list[ExitCode | None]:
+        """Drain these and return their exit codes."""
+        for process in processes:
+            process.order(Command.DRAIN)
+        self.until(lambda: all(process.exit_code is not None or process.error for process in processes))
+        return [process.exit_code for process in processes]
+
+    # -- look
+
+    def answers(self) -> list[Response]:
+        """All of them, by the request they answer."""
+        answers = [decode_response(record.value) for record in self.broker.records(ACKS)]
+        return sorted(answers, key=lambda answer: (answer.origin.partition, answer.origin.offset))
+
+    def answered(self) -> list[tuple[int, int]]:
+        """Partition and offset of every request that has an answer; twice if it has two."""
+        return [(answer.origin.partition, answer.origin.offset) for answer in self.answers()]
+
+    def letters(self) -> list[Record]:
+        return self.broker.records(DEAD)
+
+    def committed(self, number: int = 0) -> int | None:
+        """Where the group goes on."""
+        return self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
+
+
+class Rival:
+    """A member that polls every now and then and takes what it is given, see ``worker.kafka.ports.Listener``."""
+
+    def __init__(self, world: World, consumer: Consumer, topics: tuple[str, ...]) -> None:
+        self.owned: set[int] = set()
+        self.got_at: dict[int, float] = {}
+        self.records: list[Record] = []
+        self._world, self._consumer = world, consumer
+        consumer.subscribe(topics, self)
+        self._poll()
+
+    def _poll(self) -> None:
+        if not self._consumer.closed:  # type: ignore[attr-defined]
+            self.records += self._consumer.poll(10, 0.0)
+            self._world.clock.after(0.1, self._poll)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def assigned(self, partitions: Any) -> None:
+        for partition in partitions:
+            self.owned.add(partition.number)
+            self.got_at[partition.number] = self._world.clock()
+
+    def revoked(self, partitions: Any) -> None:
+        self.owned -= {partition.number for partition in partitions}
+
+    lost = revoked
+
+    def committed(self, *_: Any) -> None:
+        """It commits nothing."""

@@ -24,6 +24,12 @@ class Group:
         self._broker = broker
         self._owned: dict[FakeConsumer, set[Partition]] = {}
         self._target: dict[FakeConsumer, set[Partition]] = {}
+        self._pinned: dict[Partition, FakeConsumer] = {}
+
+    def move(self, partition: Partition, member: FakeConsumer) -> None:
+        """From now on the partition goes to this member, as long as that is there; what moves is a test's choice then."""
+        self._pinned[partition] = member
+        self.rebalance()
 
     def join(self, member: FakeConsumer) -> None:
         """Under a new generation."""
@@ -63,6 +69,11 @@ class Group:
         for member in members:
             while free and len(self._target[member]) < member.quota:
                 self._target[member].add(free.pop(0))
+        for partition, member in self._pinned.items():
+            if member in self._target:
+                for target in self._target.values():
+                    target.discard(partition)
+                self._target[member].add(partition)
 
     def to_revoke(self, member: FakeConsumer) -> list[Partition]:
         """What the member must let go."""

@@ -45,14 +45,18 @@ def finish_in_a_hurry(sites: list[Site]) -> None:
 
 def a_signal_lets_running_tasks_finish_and_starts_no_other(site: Callable[..., Site]) -> None:
     numbers = [signal.SIGTERM, signal.SIGINT]
-    sites = [start(site, '{"do": "nap", "seconds": 3}') for _ in numbers]
+    sites = [start(site, '{"do": "nap", "seconds": 4}') for _ in numbers]
+    heard = []
     for one, number in zip(sites, numbers, strict=True):
         one.wait_running(2)
         one.replicas[0].send(number)
         one.replicas[0].wait_status("/readyz", 503)
-    for one in sites:
+        heard.append(time.monotonic())
+    for one, heard_at in zip(sites, heard, strict=True):
         (replica,) = one.replicas
         assert replica.wait_exit() == 0, replica.tail()
+        # Half a second is more than it takes from the one process to the other, and less than what runs has left.
+        assert [entry for entry in one.journal.entries("start") if entry.time > heard_at + 0.5] == []
         started = one.journal.starts()
         assert started.keys() == {(part, offset) for part, end in one.committed().items() for offset in range(end)}
         assert {answer.origin[1:] for answer in one.answers.read_all()} == started.keys()

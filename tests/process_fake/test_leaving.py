@@ -77,7 +77,7 @@ def test_a_signal_to_the_process_itself_drains_it_too(world: World) -> None:
 
 def test_it_polls_on_while_it_drains(world: World) -> None:
     """Else the group would take it for dead, and the answer of hours of work would be for nothing."""
-    world.request("long", work=Work(seconds=5_000.0))
+    world.request("long", work=Work(seconds=3_000.0))
     process = world.process(max_poll_interval=5.0)
     world.until(lambda: process.starts)
     assert world.leave(process) == [ExitCode.DRAINED]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 import pytest
 
 from tests.process_fake.stand_ins import Work, failing
@@ -10,67 +12,263 @@ from worker.errors import ExitCode
 from worker.process.cell import Command
 from worker.process.poller import CANCEL_GRACE
 
-
-def busy(world: World, *, seconds: float = 100.0, obeys: float | None = 1.0, hold: float = 1_000.0, **options: float):
-    """A process that runs one long task of each partition, one after the other; with more behind them."""
-    for number in (0, 1):
-        for _ in range(3):
-            world.request("long", number, work=Work(seconds=seconds, obeys=obeys))
-    process = world.process(hold=hold, **options)
-    world.until(lambda: process.starts)
-    return process
+if TYPE_CHECKING:
+    from tests.process_fake.world import Process, Rival
 
 
-def test_a_revoked_partition_waits_for_its_running_task(world: World) -> None:
-    """The new owner gets it when the answer is committed, and the task is not done twice."""
-    process = busy(world)
-    running = process.starts[0][0]
-    rival = world.rival()
-    world.run(20)
-    other = 1 - running
-    # Which of the two goes is the group's choice; only a partition with a running task has to wait.
-    world.until(lambda: rival.owned)
-    if rival.owned == {running}:
-        assert world.committed(running) == 1
-        assert rival.got_at[running] >= process.service.started[0][0] + 100
-    else:
-        assert rival.owned == {other}
-    assert process.service.cancelled == []
+class Scene(NamedTuple):
+    """A process that owns both partitions and runs a task of partition 0, and a rival that owns nothing yet."""
+
+    world: World
+    process: Process
+    rival: Rival
+
+    def hand_over(self, number: int = 0) -> None:
+        """The rival has the partition."""
+        self.world.until(lambda: number in self.rival.owned)
+
+    def offsets_of_rival(self, number: int = 0) -> list[int]:
+        return [record.offset for record in self.rival.records if record.partition.number == number]
 
 
-def own_one(world: World, **options):
-    """A process that holds only partition 0, with its first task running; a rival who holds the other."""
-    rival = world.rival()
-    world.until(lambda: len(rival.owned) == 2)
-    process = world.process(**options)
-    world.until(lambda: process.owned)
-    (number,) = process.owned
-    return process, rival, number
-
-
-def test_what_has_not_started_of_it_goes_at_once(world: World) -> None:
-    """Only the running task is waited for; the new owner reads on right behind it."""
-    process, leaver, mine = taken(world, hold=1_000.0)
-    rival = leaver()
-    world.until(lambda: mine in rival.owned)
-    world.until(lambda: rival.records)
-    assert process.starts == [(mine, 0, 1)]
-    assert world.answered() == [(mine, 0)]
-    assert [record.offset for record in rival.records if record.partition.number == mine] == [1, 2]
-
-
-def taken(world: World, *, seconds: float = 100.0, obeys: float | None = 1.0, payload: str = "long", **options: float):
-    """A process that runs the first of three tasks of its only partition, which the next rival will take from it."""
-    small = World(partitions=1)
-    world.__dict__.update(small.__dict__)
+def scene(world: World, work: Work, *, hold: float = 1_000.0, others: Work | None = None, **options: float) -> Scene:
+    """Three tasks of partition 0; of 1 as well where ``others`` are given."""
     for _ in range(3):
-        world.request(payload, work=Work(seconds=seconds, obeys=obeys))
-    process = world.process(**options)
+        world.request("task", 0, work=work)
+    process = world.process(hold=hold, **options)
+    world.until(lambda: process.owned == [0, 1])
+    for number in (0, 1):
+        world.move(number, process)
+    rival = world.rival()
     world.until(lambda: process.starts)
+    if others is not None:
+        for _ in range(3):
+            world.request("other", 1, work=others)
+    return Scene(world, process, rival)
 
-    def rival():
-        """It joins, and the group moves the only partition to it."""
-        world.broker.group("group").prefer_newcomers = True
-        return world.rival()
 
-    return process, rival, 0
+# ---------------------------------------------------------------- revoked
+
+
+def test_a_revoked_partition_is_held_until_its_running_task_is_settled(world: World) -> None:
+    """Answered, committed, and then let go: the new owner begins right behind it, and nothing is done twice."""
+    at = scene(world, Work(seconds=100.0))
+    world.run(10)
+    world.move(0, at.rival)
+    world.run(80)
+    assert at.rival.owned == set()
+    at.hand_over()
+    assert at.process.service.cancelled == []
+    assert (world.answered(), world.committed()) == ([(0, 0)], 1)
+    world.until(lambda: len(at.offsets_of_rival()) == 2)
+    assert at.offsets_of_rival() == [1, 2]
+    assert at.process.starts == [(0, 0, 1)]
+
+
+def test_what_has_not_started_is_not_waited_for(world: World) -> None:
+    """Also when it was handed to the service already: it is taken back."""
+    at = scene(world, Work(seconds=5.0))
+    world.run(1)
+    assert at.process.poller._handed == 2
+    world.move(0, at.rival)
+    at.hand_over()
+    world.run(100)
+    assert at.process.starts == [(0, 0, 1)]
+
+
+def test_nothing_is_waited_for_where_nothing_runs(world: World) -> None:
+    at = scene(world, Work(seconds=100.0))
+    started = world.clock()
+    world.move(1, at.rival)
+    at.hand_over(1)
+    assert world.clock() - started < 2
+    assert at.process.owned == [0]
+
+
+def test_other_partitions_go_on_while_one_is_held(world: World) -> None:
+    """Their queued tasks are started, answered and committed inside the hold, which polls nothing."""
+    at = scene(world, Work(seconds=1.0), others=Work(seconds=1.0))
+    at.world.script["task"] = Work(seconds=50.0)
+    world.until(lambda: (0, 1, 1) in at.process.starts)
+    world.move(0, at.rival)
+    at.hand_over()
+    world.until(lambda: world.committed(1) == 3)
+    assert world.committed(0) == 2
+
+
+def test_the_answer_of_the_held_task_must_be_confirmed_first(world: World) -> None:
+    world.broker.topics[ACKS].delay = 30.0
+    at = scene(world, Work(seconds=10.0))
+    world.move(0, at.rival)
+    world.run(35)
+    assert at.rival.owned == set()
+    at.hand_over()
+    assert world.committed() == 1
+
+
+def test_beyond_the_limit_the_task_is_cancelled_and_given_up(world: World) -> None:
+    """No answer, no commit: the new owner does it again."""
+    at = scene(world, Work(seconds=5_000.0, obeys=2.0), hold=60.0)
+    started = world.clock()
+    world.move(0, at.rival)
+    at.hand_over()
+    assert 62 <= world.clock() - started < 64
+    assert [reason for _, reason in at.process.service.cancelled] == ["revoked"]
+    assert (world.answers(), world.committed()) == ([], None)
+    world.until(lambda: at.rival.records)
+    assert at.offsets_of_rival()[0] == 0
+    assert at.process.exit_code is None
+
+
+def test_who_does_not_obey_is_not_waited_for_either(world: World) -> None:
+    """What it comes to in the end is dropped, as its lease is over; then the process goes on with what it has."""
+    at = scene(world, Work(seconds=500.0, obeys=None), hold=60.0, others=Work(seconds=1.0))
+    started = world.clock()
+    world.move(0, at.rival)
+    at.hand_over()
+    assert 60 + CANCEL_GRACE <= world.clock() - started < 62 + CANCEL_GRACE
+    world.until(lambda: world.committed(1) == 3)
+    assert {number for number, _ in world.answered()} == {1}
+    assert world.committed(0) is None
+    assert at.process.counter("dropped_total") == 1
+
+
+def test_a_task_that_fails_while_it_is_held_is_the_next_owners(world: World) -> None:
+    """Its next attempt is made there; the partition is let go at once."""
+    at = scene(world, failing(seconds=20.0, retry_after=0.0))
+    world.move(0, at.rival)
+    at.hand_over()
+    assert at.process.starts == [(0, 0, 1)]
+    assert (world.answers(), world.committed()) == ([], None)
+
+
+def test_a_task_that_waits_for_its_next_attempt_is_not_held(world: World) -> None:
+    at = scene(world, failing(retry_after=5_000.0))
+    world.run(5)
+    started = world.clock()
+    world.move(0, at.rival)
+    at.hand_over()
+    assert world.clock() - started < 2
+
+
+def test_a_cancellation_ends_a_hold(world: World) -> None:
+    """A second signal does not wait for the hold of a day."""
+    at = scene(world, Work(seconds=50_000.0, obeys=1.0), hold=86_400.0)
+    world.move(0, at.rival)
+    world.run(100)
+    started = world.clock()
+    at.process.order(Command.CANCEL)
+    world.until(lambda: at.process.exit_code is not None)
+    assert world.clock() - started < CANCEL_GRACE + 2
+    assert at.process.exit_code is ExitCode.DRAIN_TIMED_OUT
+
+
+def test_a_drain_during_a_hold_waits_for_the_held_task(world: World) -> None:
+    at = scene(world, Work(seconds=100.0))
+    world.move(0, at.rival)
+    world.run(10)
+    assert world.leave(at.process) == [ExitCode.DRAINED]
+    assert (world.answered(), world.committed()) == ([(0, 0)], 1)
+
+
+def test_the_watchdog_sees_a_process_that_holds_turn(world: World) -> None:
+    """It is stamped inside the hold too, or it would be killed as stuck."""
+    at = scene(world, Work(seconds=1_000.0), hold=5_000.0)
+    world.move(0, at.rival)
+    world.run(10)
+    turns = at.process.cell.read_stamp().turns
+    world.run(60)
+    assert at.process.cell.read_stamp().turns > turns + 60
+
+
+def test_a_commit_under_way_is_not_forgotten_by_a_revoke(world: World) -> None:
+    """One that was sent and then fails is sent again inside the revoke: its answer could not be heard there."""
+    world.broker.commit_delay = 1.0
+    at = scene(world, Work(seconds=3.0))
+    world.until(lambda: world.broker.records(ACKS))
+    world.broker.fail_commits("NOT_COORDINATOR")
+    world.until(lambda: at.process.poller._committer._policy.in_flight)
+    world.move(0, at.rival)
+    at.hand_over()
+    done = len(world.answers())
+    assert world.committed() == done
+    assert at.offsets_of_rival()[:1] in ([], [done])
+
+
+# ---------------------------------------------------------------- assigned
+
+
+def test_a_partition_that_comes_back_has_a_new_lease(world: World) -> None:
+    """What was queued under the old one is gone, and read again from the last commit."""
+    at = scene(world, Work(seconds=1.0))
+    world.move(0, at.rival)
+    at.hand_over()
+    world.move(0, at.process)
+    world.until(lambda: world.committed() == 3)
+    assert [offset for _, offset, _ in at.process.starts] == [0, 1, 2]
+    assert world.answered() == [(0, 0), (0, 1), (0, 2)]
+
+
+# ---------------------------------------------------------------- lost
+
+
+def test_a_lost_task_is_cancelled_and_nothing_of_it_is_settled(world: World) -> None:
+    """The partitions may already run elsewhere: no answer, no commit, and not a word to the broker about them."""
+    at = scene(world, Work(seconds=300.0, obeys=1.0), max_poll_interval=50.0)
+    world.broker.group("group").leave(at.process.consumer)
+    world.until(lambda: at.process.service.cancelled)
+    assert [reason for _, reason in at.process.service.cancelled] == ["revoked"]
+    world.run(10)
+    assert world.answers() == []
+    assert at.process.counter("dropped_total") >= 1
+    assert at.process.counter("rebalances_total", "lost") == 1
+    commits = world.broker.group("group").commits
+    assert [commit for commit in commits if commit[0] == at.process.consumer.name] == []
+
+
+def test_a_lost_task_that_does_not_obey_finishes_for_nothing(world: World) -> None:
+    """And is done again by whoever has the partition now, which may be the same process."""
+    at = scene(world, Work(seconds=100.0, obeys=None))
+    world.broker.group("group").leave(at.process.consumer)
+    world.until(lambda: world.committed() == 3)
+    assert at.process.starts == [(0, 0, 1), (0, 0, 1), (0, 1, 1), (0, 2, 1)]
+    assert world.answered() == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_answers_that_were_to_be_repeated_are_not_after_the_loss(world: World) -> None:
+    """The delivery had failed, the next owner answers: ours would be a second one, hours later."""
+    world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS")
+    at = scene(world, Work(seconds=1.0))
+    world.until(lambda: at.process.counter("delivery_failures_total", "NOT_ENOUGH_REPLICAS"))
+    world.move(0, at.rival)
+    world.broker.group("group").leave(at.process.consumer)
+    at.hand_over()
+    world.run(30)
+    assert world.answers() == []
+    assert at.process.poller._answers.outstanding == 0
+
+
+def test_a_bad_news_of_a_lost_lease_is_not_sent(world: World) -> None:
+    """Its dead letter was under way; the new owner buries it again, and its answer is the only one."""
+    world.broker.topics["requests.dlq"].delay = 5.0
+    world.raw(b"\xff")
+    process = world.process()
+    world.until(lambda: process.producer.produced)
+    rival = world.rival()
+    world.move(0, rival)
+    world.broker.group("group").leave(process.consumer)
+    world.run(30)
+    assert world.answers() == []
+    assert process.poller._answers.outstanding == 0
+
+
+@pytest.mark.parametrize("seconds", [20.0, 200.0])
+def test_who_holds_longer_than_the_group_waits_loses_the_lease(world: World, seconds: float) -> None:
+    """Then the others have been given everything: the answer of the held task is not committed."""
+    at = scene(world, Work(seconds=seconds), max_poll_interval=100.0)
+    world.move(0, at.rival)
+    at.hand_over()
+    world.run(10)
+    assert world.committed() == (1 if seconds < 100 else None)
+    assert at.process.counter("rebalances_total", "lost") == (0 if seconds < 100 else 1)
+    assert at.process.error is None

@@ -19,10 +19,10 @@ from worker.process.tasklog import TaskLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.fakes.consumer import FakeConsumer
     from worker.codec import Response
     from worker.core.model import Headers
     from worker.errors import ExitCode
-    from worker.kafka.ports import Consumer
 
 REQUESTS, ACKS, DEAD = "requests", "acks", "requests.dlq"
 GROUP = "group"
@@ -159,9 +159,13 @@ class World:
         """Put any bytes into a partition."""
         return self.broker.append(REQUESTS, value, key, number=number, headers=headers)[1]
 
-    def rival(self, topics: tuple[str, ...] = (REQUESTS,)) -> Rival:
+    def rival(self) -> Rival:
         """Another member of the group, of which only partitions and positions are of interest."""
-        return Rival(self, self.broker.consumer(GROUP), topics)
+        return Rival(self, self.broker.consumer(GROUP))
+
+    def move(self, number: int, to: Process | Rival) -> None:
+        """A partition changes hands, as soon as its owner lets it go."""
+        self.broker.group(GROUP).move(Partition(REQUESTS, number), to.consumer)
 
     def work_of(self, task: Task) -> Work:
         work = self.script.get(decode_request(task.record.value).payload, Work())
@@ -206,21 +210,17 @@ class World:
 class Rival:
     """A member that polls every now and then and takes what it is given, see ``worker.kafka.ports.Listener``."""
 
-    def __init__(self, world: World, consumer: Consumer, topics: tuple[str, ...]) -> None:
+    def __init__(self, world: World, consumer: FakeConsumer) -> None:
         self.owned: set[int] = set()
         self.got_at: dict[int, float] = {}
         self.records: list[Record] = []
-        self._world, self._consumer = world, consumer
-        consumer.subscribe(topics, self)
+        self.consumer, self._world = consumer, world
+        consumer.subscribe([REQUESTS], self)
         self._poll()
 
     def _poll(self) -> None:
-        if not self._consumer.closed:  # type: ignore[attr-defined]
-            self.records += self._consumer.poll(10, 0.0)
-            self._world.clock.after(0.1, self._poll)
-
-    def close(self) -> None:
-        self._consumer.close()
+        self.records += self.consumer.poll(10, 0.0)
+        self._world.clock.after(0.1, self._poll)
 
     def assigned(self, partitions: Any) -> None:
         for partition in partitions:

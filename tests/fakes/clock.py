@@ -1,14 +1,34 @@
-"""Time that passes only when somebody waits, so that hours take no time and nothing depends on the machine."""
+"""Time that passes only when everybody waits, so that hours take no time and nothing depends on the machine.
+
+Whoever has a life of its own (a process with its poll loop) runs as a *fibre*: a thread, of which exactly one goes on
+at a time, and only ``wait`` lets another one. So a run is the same every time, in spite of the threads.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import math
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class _Ended(BaseException):
+    """Ends a fibre whose world is gone, wherever it waits."""
+
+
+class _Waiter(NamedTuple):
+    """A fibre that waits: until when, and for what."""
+
+    end: float
+    order: int
+    until: Callable[[], bool]
+    go: threading.Lock
+    fibre: threading.Thread
 
 
 class Clock:
@@ -17,25 +37,84 @@ class Clock:
     def __init__(self, start: float = 1_000.0) -> None:
         self._now = start
         self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._waiters: list[_Waiter] = []
         self._order = itertools.count()
+        self._killed: list[_Waiter] = []
+        self._closed = False
 
     def __call__(self) -> float:
         return self._now
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something so many seconds from now."""
+        """Do something so many seconds from now. It must not wait."""
         heapq.heappush(self._events, (self._now + seconds, next(self._order), action))
 
     def wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
         """Let time pass until something holds, or the seconds are over; returns whether it holds."""
-        end = self._now + seconds
-        while not until():
-            if not self._events or self._events[0][0] > end:
-                assert end < math.inf, "this waits for ever: nothing is due any more"
-                self._now = max(self._now, end)
-                return until()
+        if until():
+            return True
+        me = threading.current_thread()
+        waiter = _Waiter(self._now + seconds, next(self._order), until, threading.Lock(), me)
+        self._waiters.append(waiter)
+        waiter.go.acquire()
+        self._hand_on(waiter)
+        if self._closed:
+            raise _Ended
+        return until()
+
+    def spawn(self, life: Callable[[], object]) -> threading.Thread:
+        """Run something as a fibre of its own, from now on."""
+        go = threading.Lock()
+        go.acquire()
+        fibre = threading.Thread(target=self._live, args=(life, go), daemon=True)
+        self._waiters.append(_Waiter(self._now, next(self._order), lambda: True, go, fibre))
+        fibre.start()
+        return fibre
+
+    def kill(self, fibre: threading.Thread) -> None:
+        """It never comes back from where it waits, as after SIGKILL."""
+        self._killed += [waiter for waiter in self._waiters if waiter.fibre is fibre]
+        self._waiters = [waiter for waiter in self._waiters if waiter.fibre is not fibre]
+
+    def close(self) -> None:
+        """End all fibres, one after another."""
+        self._closed = True
+        self._waiters += self._killed
+        while self._waiters:
+            with contextlib.suppress(_Ended):
+                self.wait(0.0)
+
+    def _live(self, life: Callable[[], object], go: threading.Lock) -> None:
+        go.acquire()
+        try:
+            if not self._closed:
+                life()
+        except _Ended:
+            pass
+        finally:
+            self._next().go.release()
+
+    def _hand_on(self, waiter: _Waiter) -> None:
+        """Let somebody go on, and come back when it is this one's turn."""
+        chosen = self._next()
+        if chosen is not waiter:
+            chosen.go.release()
+            waiter.go.acquire()
+
+    def _next(self) -> _Waiter:
+        """Let time pass until one of those who wait may go on."""
+        while True:
+            if self._closed:
+                return self._waiters.pop(0)
+            chosen = next((waiter for waiter in self._waiters if waiter.until()), None)
+            if chosen is None:
+                first = min(self._waiters)
+                if not self._events or first.end <= self._events[0][0]:
+                    assert first.end < math.inf, "all wait for ever: nothing is due any more"
+                    self._now, chosen = max(self._now, first.end), first
+            if chosen is not None:
+                self._waiters.remove(chosen)
+                return chosen
             when, _, action = heapq.heappop(self._events)
-            # An action may wait as well, so that time is further on here than it was planned.
             self._now = max(self._now, when)
             action()
-        return True

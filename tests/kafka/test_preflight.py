@@ -10,7 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer, admin
+from confluent_kafka import KafkaError, Producer, admin
 
 from tests.kafka_broker import running_broker
 from worker.errors import BrokerError, ExitCode
@@ -210,6 +210,16 @@ def test_why_there_is_no_connection(
     assert [part for part in said if part not in str(caught.value)] == []
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("codes", "reason"), [([], None), ([KafkaError._RESOLVE], "_RESOLVE")])
+def test_that_all_brokers_are_down_is_no_reason(codes: list[int], reason: str | None) -> None:
+    """It only repeats that none could be reached; what was said before it says why."""
+    survey = Survey({"bootstrap.servers": "127.0.0.1:1"})
+    for code in (*codes, KafkaError._ALL_BROKERS_DOWN):
+        survey._hear(KafkaError(code))
+
+    assert (survey.trouble.code if survey.trouble else None) == reason
 
 
 # ---------------------------------------------------------------- passwords and permissions

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 import structlog
 
 from tests import hypothesis_profiles
 from tests.process_fake.world import World
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 hypothesis_profiles.load()
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> Iterator[World]:
     """Two partitions of requests."""
-    return World()
+    one = World()
+    yield one
+    one.clock.close()
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> object:
-    """Log lines are not what is tested here."""
+def lines() -> Iterator[list[Any]]:
+    """The log lines, which nobody shall see."""
     with structlog.testing.capture_logs() as lines:
         yield lines

@@ -1,4 +1,4 @@
-"""A fake Kafka with worker processes whose poll loops are real. Everything happens in one thread and the clock's time."""
+"""A fake Kafka with worker processes whose poll loops are real. Everything takes the clock's time."""
 
 from __future__ import annotations
 
@@ -54,12 +54,13 @@ CONFIG = ProcessConfig(
 
 
 class Process:
-    """A worker process: the real poll loop, turning in the clock's events, between stand-ins."""
+    """A worker process: the real poll loop, as a fibre of its own, between stand-ins."""
 
     def __init__(self, world: World, *, hold: float, started: bool, max_poll_interval: float, **options: Any) -> None:
         self.world, clock = world, world.clock
         self.exit_code: ExitCode | None = None
         self.error: BaseException | None = None
+        self.killed = False
         self.cell = Cell(bytearray(SIZE))
         self.metrics = Metrics()
         mailbox = StandInMailbox(clock)
@@ -82,31 +83,18 @@ class Process:
         )
         if started:
             self.cell.order(Command.START_TASKS)
-        self._life = self._live()
-        clock.after(0.0, self._step)
+        self._fibre = clock.spawn(self._live)
 
-    def _live(self) -> Any:
-        """As ``Poller.run``, with a pause between turns in which others may go on."""
-        turn = self.poller.turn
-        self.poller.turn = lambda: None  # type: ignore[method-assign]
-        finished = self.poller._finished
-        self.poller._finished = lambda: True  # type: ignore[method-assign]
-        leave = self.poller._leave
-        self.poller._leave = lambda: None  # type: ignore[method-assign, return-value]
-        self.poller.run()
-        while not finished():
-            yield turn()
-        self.exit_code = leave()
-
-    def _step(self) -> None:
+    def _live(self) -> None:
         try:
-            next(self._life)
-        except StopIteration:
-            return
-        except BaseException as error:  # noqa: BLE001 - as in a real process, it ends this one alone
+            self.exit_code = self.poller.run()
+        except Exception as error:  # noqa: BLE001 - as in a real process, it ends this one alone
             self.error = error
-            return
-        self.world.clock.after(0.0, self._step)
+
+    def kill(self) -> None:
+        """It does nothing any more, not even leave the group."""
+        self.killed = True
+        self.world.clock.kill(self._fibre)
 
     # -- what a test looks at
 
@@ -137,6 +125,7 @@ class World:
             self.broker.create(topic, partitions)
         self.script: dict[str, Work | list[Work]] = {}  # by payload: each attempt, or one after another
         self._sequence = 0
+        self._answers: list[Response] = []
 
     # -- arrange
 
@@ -192,8 +181,11 @@ class World:
 
     def answers(self) -> list[Response]:
         """All of them, by the request they answer."""
-        answers = [decode_response(record.value) for record in self.broker.records(ACKS)]
-        return sorted(answers, key=lambda answer: (answer.origin.partition, answer.origin.offset))
+        records = self.broker.records(ACKS)
+        if len(records) != len(self._answers):
+            answers = [decode_response(record.value) for record in records]
+            self._answers = sorted(answers, key=lambda answer: (answer.origin.partition, answer.origin.offset))
+        return self._answers
 
     def answered(self) -> list[tuple[int, int]]:
         """Partition and offset of every request that has an answer; twice if it has two."""

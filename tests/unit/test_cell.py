@@ -50,12 +50,14 @@ def test_a_snapshot_replaces_the_last(buffer: bytearray) -> None:
 
 
 def test_the_largest_snapshot_fits_and_one_byte_more_does_not(buffer: bytearray) -> None:
-    """One that is too large is replaced by an empty one and touches nothing beyond its place."""
+    """One that is too large goes without its largest parts, and touches nothing beyond its place."""
     process, supervisor = Cell(buffer), Cell(buffer)
-    room = LIMIT - len(json.dumps({"x": ""}, separators=(",", ":")))
-    process.publish({"x": "y" * room})
-    assert supervisor.read() == {"x": "y" * room}
-    process.publish({"x": "y" * (room + 1)})
+    room = LIMIT - len(json.dumps({"n": 1, "x": ""}, separators=(",", ":")))
+    process.publish({"n": 1, "x": "y" * room})
+    assert supervisor.read() == {"n": 1, "x": "y" * room}
+    process.publish({"n": 1, "x": "y" * (room + 1)})
+    assert supervisor.read() == {"n": 1}
+    process.publish({"x": "y" * LIMIT, "z": ["z"] * LIMIT})
     assert supervisor.read() == {}
     assert len(buffer) == SIZE
 

@@ -68,10 +68,10 @@ class Cell:
         return Command(_COMMAND.unpack_from(self._view, _COMMAND_AT)[0])
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Show a snapshot, replacing the last. One too large for the cell is replaced by ``{}``."""
-        body = json.dumps(snapshot, separators=(",", ":")).encode()
-        if len(body) > _BODY_LIMIT:
-            body = b"{}"
+        """Show a snapshot, replacing the last. One too large for the cell goes without its largest parts."""
+        while len(body := _dump(snapshot)) > _BODY_LIMIT:
+            largest = max(snapshot, key=lambda name: len(_dump(snapshot[name])))
+            snapshot = {name: part for name, part in snapshot.items() if name != largest}
         sequence = _SNAPSHOT.unpack_from(self._view, _SNAPSHOT_AT)[0] | 1
         self._put(_SNAPSHOT, _SNAPSHOT_AT, sequence, len(body))
         self._view[_BODY_AT : _BODY_AT + len(body)] = body
@@ -100,3 +100,7 @@ class Cell:
         except ValueError:  # a handler's C code may write anywhere; the supervisor must not fall for it
             return None
         return snapshot
+
+
+def _dump(content: Any) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()

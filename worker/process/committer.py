@@ -32,6 +32,7 @@ class Committer:
         self._clock = clock
         self._policy = CommitPolicy(clock())
         self._dirty: set[Lane] = set()
+        self._under_way: set[Lane] = set()  # in the commit that was not answered yet
 
     def settled(self, lane: Lane, offset: int) -> None:
         """The answer to ``offset`` is confirmed. After the end of its lease that is only counted."""
@@ -55,8 +56,11 @@ class Committer:
     def commit_now(self, lanes: Iterable[Lane]) -> None:
         """Commit these lanes and wait for it: for callbacks, in which no other answer could arrive."""
         chosen = set(lanes)
-        offsets = self._offsets(chosen & self._dirty)
+        for lane in chosen & self._under_way:
+            lane.committed = None  # the answer will not be heard here, and it may be a failure
+        offsets = self._offsets(chosen & (self._dirty | self._under_way))
         self._dirty -= chosen
+        self._under_way -= chosen
         if not offsets:
             return
         failure = self._consumer.commit_now(offsets)
@@ -65,12 +69,14 @@ class Committer:
     def answered(self, offsets: Mapping[Partition, int], failure: KafkaFailure | None) -> None:
         """The answer to an asynchronous commit."""
         self._policy.answered(self._clock(), failed=failure is not None)
+        self._under_way.clear()
         self._count(offsets, failure)
 
     def _send(self, offsets: dict[Partition, int], now: float) -> None:
         self._dirty.clear()
         if offsets:
             self._policy.sent(now)
+            self._under_way = {self._assignment.lanes[partition] for partition in offsets}
             self._consumer.commit(offsets)
 
     def _offsets(self, lanes: Iterable[Lane]) -> dict[Partition, int]:

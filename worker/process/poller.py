@@ -23,12 +23,13 @@ from worker.core.flow import Fetch, Intake, Pace, has_its_share
 from worker.core.lifecycle import Lifecycle, State
 from worker.core.model import Verdict
 from worker.core.retry import Again, Answer, Bury, RetryPolicy, decide
-from worker.errors import ClientFatalError, ExitCode
+from worker.errors import ExitCode
 from worker.process.answers import Answers
 from worker.process.cell import Command
 from worker.process.committer import Committer
 from worker.process.rebalance import Rebalance
 from worker.process.report import Report
+from worker.process.service import ServiceDiedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -154,7 +155,7 @@ class Poller:
             self._publish()
         if not self._service.alive:
             message = "the service thread died"
-            raise ClientFatalError(message)
+            raise ServiceDiedError(message)
         command = self._cell.command()
         if command & Command.CANCEL:
             self._cancel_all(now)

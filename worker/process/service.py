@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from worker.core.model import Outcome, Task, Verdict
+from worker.errors import ExitCode, WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from worker.process.mailbox import Mailbox
 
 RING_SECONDS = 0.03  # a chunk that lasts longer than it was thought to wakes the poll thread before its end
+
+
+class ServiceDiedError(WorkerError):
+    """The service thread has ended, which only a defect can bring about."""
+
+    exit_code = ExitCode.THREAD_DIED
 
 
 class Service:

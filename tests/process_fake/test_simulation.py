@@ -1,0 +1,181 @@
+"""Hours of several processes, with whatever may go wrong, from seeds: a run is the same every time.
+
+``SIMULATION_SEEDS`` is how many of them are tried.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.world import ACKS, DEAD, Process, World
+from worker.core.model import Partition, Verdict
+from worker.process.cell import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+SEEDS = range(int(os.environ.get("SIMULATION_SEEDS", "8")))
+PARTITIONS = 3
+SESSION = 40.0  # seconds until a silent member is taken for dead
+TROUBLE_SECONDS = 300.0
+HEALING_SECONDS = 2_000.0
+
+
+class Simulation:
+    """Requests that come all the time, and processes that come and go."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.world = World(PARTITIONS)
+        self.processes: list[Process] = []
+        self.faults: collections.Counter[str] = collections.Counter()
+        self.requests = [0] * PARTITIONS
+        self.early: list[tuple[Partition, int]] = []  # commits that passed an unanswered request
+        self._watch_commits()
+        for _ in range(2):
+            self.join()
+
+    def _watch_commits(self) -> None:
+        group = self.world.broker.group("group")
+        commit = group.commit
+
+        def watched(member: Any, offsets: Mapping[Partition, int]) -> Any:
+            answered = set(self.world.answered())
+            for partition, offset in offsets.items():
+                if any((partition.number, lower) not in answered for lower in range(offset)):
+                    self.early.append((partition, offset))
+            return commit(member, offsets)
+
+        group.commit = watched  # type: ignore[method-assign]
+
+    @property
+    def alive(self) -> list[Process]:
+        return [p for p in self.processes if not p.killed and p.exit_code is None and p.error is None]
+
+    # -- what happens
+
+    def join(self) -> None:
+        options = {"max_poll_interval": SESSION, "hold": 30.0, "retry_first": 1.0, "retry_greatest": 20.0}
+        self.processes.append(self.world.process(**options))
+
+    def request(self) -> None:
+        number = self.random.randrange(PARTITIONS)
+        self.requests[number] += 1
+        kind = self.random.random()
+        if kind < 0.03:
+            self.world.raw(self.random.choice([None, b"", b"\xff"]), number)
+            return
+        seconds = self.random.choice([0.0, 0.01, 0.3, 2.0, 12.0])
+        attempts = [Work(seconds, self.random.choice([Verdict.FAILED] + [Verdict.OK] * 4)) for _ in range(3)]
+        if kind < 0.06:
+            attempts = [Work(seconds, Verdict.REJECTED)]
+        self.world.request(f"{self.requests}", number, work=attempts)
+
+    def drain(self) -> None:
+        if len(self.alive) > 1:
+            self.random.choice(self.alive).order(Command.DRAIN)
+
+    def kill(self) -> None:
+        self.random.choice(self.alive).kill()
+        self.join()
+
+    def fence(self) -> None:
+        self.world.broker.group("group").leave(self.random.choice(self.alive).consumer)
+
+    def outage(self) -> None:
+        self.world.broker.leave(self.random.uniform(0.1, SESSION * 1.5))
+
+    def failed_deliveries(self) -> None:
+        topic, applied = self.random.choice([ACKS, DEAD]), self.random.random() < 0.3
+        self.world.broker.fail(topic, "_MSG_TIMED_OUT", self.random.randint(1, 5), applied=applied)
+
+    def failed_commits(self) -> None:
+        count, applied = self.random.randint(1, 3), self.random.random() < 0.5
+        self.world.broker.fail_commits("REQUEST_TIMED_OUT", count, applied=applied)
+
+    def slow_answers(self) -> None:
+        self.world.broker.topics[ACKS].delay = self.random.choice([0.001, 0.2, 3.0])
+
+    # -- the course of it
+
+    def run(self, *events: Callable[[Simulation], None]) -> None:
+        """Trouble for a while, then healing until everything is answered and committed."""
+        end = self.world.clock() + TROUBLE_SECONDS
+        while self.world.clock() < end:
+            self.world.run(self.random.expovariate(1.0))
+            self.request()
+            if self.random.random() < 0.1:
+                event = self.random.choice(events)
+                self.faults[event.__name__] += 1
+                event(self)
+            if not self.alive:
+                self.join()
+        self.world.broker.topics[ACKS].delay = 0.001
+        self.world.until(self._settled, HEALING_SECONDS)
+
+    def _settled(self) -> bool:
+        return [self.world.committed(number) or 0 for number in range(PARTITIONS)] == self.requests
+
+    # -- the laws
+
+    def check(self) -> None:
+        """What must hold whatever happened."""
+        assert [process.error for process in self.processes if process.error] == []
+        assert self.early == [], "committed past a request without an answer"
+        expected = {(number, offset) for number in range(PARTITIONS) for offset in range(self.requests[number])}
+        assert set(self.world.answered()) == expected, "lost, or answered without being asked"
+        for process in self.processes:
+            check_order(process)
+
+
+def check_order(process: Process) -> None:
+    """In each lease, starts are in offset order, and another start of the same is the next attempt."""
+    last: dict[Any, tuple[int, int]] = {}
+    for _, task, attempt in process.service.started:
+        here = (task.record.offset, attempt)
+        offset, attempts = last.get(task.lane, (-1, 0))
+        assert here > (offset, attempts), f"{here} after {(offset, attempts)}"
+        assert attempt == 1 or here == (offset, attempts + 1), "overtaken while it waited for its next attempt"
+        last[task.lane] = here
+
+
+@pytest.fixture
+def simulation(seed: int) -> Any:
+    one = Simulation(seed)
+    yield one
+    one.world.clock.close()
+
+
+ALL = (
+    Simulation.join,
+    Simulation.drain,
+    Simulation.kill,
+    Simulation.fence,
+    Simulation.outage,
+    Simulation.failed_deliveries,
+    Simulation.failed_commits,
+    Simulation.slow_answers,
+)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_lost_whatever_happens(simulation: Simulation) -> None:
+    """Every request is answered at least once, no commit passes one that is not, and order is kept."""
+    simulation.run(*ALL)
+    simulation.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_done_twice_without_a_fault(simulation: Simulation) -> None:
+    """Processes that join and leave as they should cost no task a second start, and no request a second answer."""
+    simulation.run(Simulation.join, Simulation.drain, Simulation.slow_answers)
+    simulation.check()
+    answered = collections.Counter(simulation.world.answered())
+    assert [place for place, count in answered.items() if count > 1] == []
+

@@ -1,0 +1,290 @@
+"""Deliveries and commits that fail, a broker that is away, and other things that a process must outlast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.world import ACKS, DEAD, World
+from worker.core.commits import KEEP_ALIVE
+from worker.core.flow import BUFFER_BYTES, BUFFER_RECORDS
+from worker.core.lifecycle import State
+from worker.errors import ClientFatalError, ExitCode, WorkerError
+from worker.process import poller as poller_module
+from worker.process.cell import Command
+
+# ---------------------------------------------------------------- deliveries
+
+
+def test_a_failed_delivery_is_repeated_until_it_is_confirmed(world: World) -> None:
+    """It is not answered to anybody before, and nothing is committed."""
+    world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 5)
+    world.request()
+    process = world.process()
+    world.run(4.5)
+    assert world.committed() is None
+    world.until(lambda: world.committed() == 1)
+    assert world.answered() == [(0, 0)]
+    assert process.starts == [(0, 0, 1)]
+    assert process.counter("delivery_failures_total", "NOT_ENOUGH_REPLICAS") == 5
+
+
+def test_a_failed_letter_is_repeated_too(world: World) -> None:
+    world.broker.fail(DEAD, "NOT_LEADER_FOR_PARTITION", 2)
+    world.raw(b"\xff")
+    world.process()
+    world.until(lambda: world.committed() == 1)
+    assert (len(world.letters()), len(world.answers())) == (1, 1)
+
+
+def test_failed_means_unknown(world: World) -> None:
+    """The answer may have arrived all the same; readers know two answers to one request by their origin."""
+    world.broker.fail(ACKS, "_MSG_TIMED_OUT", applied=True)
+    world.request()
+    world.process()
+    world.until(lambda: world.committed() == 1)
+    assert world.answered() == [(0, 0), (0, 0)]
+
+
+def test_a_later_answer_does_not_let_an_unconfirmed_one_be_committed(world: World) -> None:
+    """The commit stands before the first one that is not confirmed, whatever was confirmed behind it."""
+    world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 1)
+    for _ in range(3):
+        world.request("quick", work=Work(seconds=0.2))
+    world.process()
+    world.until(lambda: len(world.answers()) == 2)
+    assert world.answered() == [(0, 1), (0, 2)]
+    assert world.committed() is None
+    world.until(lambda: world.committed() == 3)
+    assert world.answered() == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_waiting_to_repeat_costs_nothing(world: World) -> None:
+    """The loop turns some ten times a second then, not as fast as it can."""
+    world.broker.fail(ACKS, "TOPIC_AUTHORIZATION_FAILED", 10_000)
+    world.request()
+    process = world.process()
+    world.until(lambda: process.counter("delivery_failures_total", "TOPIC_AUTHORIZATION_FAILED"))
+    before = process.counter("polls_total")
+    world.run(20)
+    assert process.counter("polls_total") - before < 20 * 60
+
+
+def test_thousands_of_failed_deliveries_are_a_few_lines(world: World, lines: list[Any]) -> None:
+    world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 300)
+    for _ in range(300):
+        world.request("quick", work=Work(seconds=0.0))
+    world.process()
+    world.until(lambda: world.committed() == 300)
+    told = [line for line in lines if line["event"] == "delivery.failed"]
+    assert sum(line["count"] for line in told) == 300
+    assert len(told) < 60
+
+
+def test_unconfirmed_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the broker is away tasks go on, but not until the memory is full; afterwards all is made up for."""
+    monkeypatch.setattr(poller_module, "MAX_UNCONFIRMED", 20)
+    world.broker.topics[ACKS].delay = 10**6
+    for _ in range(300):
+        world.request("quick", work=Work(seconds=0.05))
+    process = world.process()
+    world.run(200)
+    assert 20 <= len(process.starts) < 25
+    assert process.poller._answers.outstanding == len(process.starts)
+
+
+def test_unconfirmed_bytes_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller_module, "MAX_UNCONFIRMED_BYTES", 100_000)
+    world.broker.topics[ACKS].delay = 10**6
+    for _ in range(100):
+        world.request("fat", work=Work(seconds=0.05, result=b"x" * 10_000))
+    process = world.process()
+    world.run(100)
+    assert 10 <= len(process.starts) < 14
+
+
+def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> None:
+    """Also over letters, results that did not fit, and repeats: a leak would stop the process some day."""
+    world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 2)
+    world.broker.topics[ACKS].max_bytes = 1_000
+    world.raw(b"\xff")
+    world.request("huge", work=Work(result=b"x" * 5_000))
+    world.request()
+    process = world.process()
+    world.until(lambda: world.committed() == 3)
+    answers = process.poller._answers
+    assert (answers.outstanding, answers.outstanding_bytes, answers.answered) == (0, 0, 3)
+
+
+# ---------------------------------------------------------------- commits
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_failed_commit_is_sent_again(world: World, applied: bool) -> None:
+    """Also when nothing new was settled since; it may have been applied, which does no harm."""
+    world.broker.fail_commits("REBALANCE_IN_PROGRESS", 3, applied=applied)
+    world.request()
+    process = world.process()
+    world.until(lambda: process.counter("commits_total"))
+    assert world.committed() == 1
+    assert process.counter("commit_failures_total", "REBALANCE_IN_PROGRESS") == 3
+
+
+def test_a_failed_commit_is_not_repeated_in_a_hurry(world: World) -> None:
+    world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS", 10_000)
+    world.request()
+    process = world.process()
+    world.run(20)
+    assert 20 < process.counter("commit_failures_total", "COORDINATOR_LOAD_IN_PROGRESS") < 45
+
+
+def test_many_answers_share_a_commit(world: World) -> None:
+    """One is under way at a time, and the next takes all that was settled meanwhile."""
+    world.broker.commit_delay = 1.0
+    for _ in range(500):
+        world.request("quick", work=Work(seconds=0.01))
+    process = world.process()
+    world.until(lambda: world.committed() == 500)
+    assert process.counter("commits_total") < 20
+
+
+def test_a_rare_answer_is_committed_at_once(world: World) -> None:
+    process = world.process()
+    world.run(10)
+    world.request()
+    world.until(lambda: process.service.started)
+    started = world.clock()
+    world.until(lambda: world.committed() == 1)
+    assert world.clock() - started < 0.2
+
+
+def test_offsets_are_committed_again_now_and_then(world: World) -> None:
+    """So that they do not expire while nothing new comes."""
+    world.request()
+    process = world.process()
+    world.until(lambda: world.committed() == 1)
+    commits = world.broker.group("group").commits
+    assert len(commits) == 1
+    process.poller._committer._policy._kept_at -= KEEP_ALIVE - 10
+    world.run(15)
+    assert [offset for _, _, offset in commits] == [1, 1]
+    world.run(60)
+    assert len(commits) == 2
+
+
+# ---------------------------------------------------------------- the broker away
+
+
+def test_an_outage_of_a_minute_costs_nothing_but_a_minute(world: World) -> None:
+    """Tasks go on, their answers wait, and nothing is done twice."""
+    for _ in range(30):
+        world.request("task", work=Work(seconds=5.0))
+    process = world.process()
+    world.until(lambda: len(world.answers()) == 5)
+    world.broker.leave(60)
+    world.until(lambda: world.committed() == 30)
+    assert [offset for _, offset, _ in process.starts] == list(range(30))
+    assert len(world.answers()) == 30
+
+
+# ---------------------------------------------------------------- flow
+
+
+def test_a_long_task_is_polled_beside_and_its_partitions_are_paused(world: World) -> None:
+    """So the member stays in the group, and what is fetched does not pile up."""
+    for _ in range(50):
+        world.request("long", work=Work(seconds=400.0))
+    process = world.process(max_poll_interval=5.0)
+    world.until(lambda: process.starts)
+    world.run(380)
+    assert process.poller.assignment.queued <= 2
+    assert {partition.number for partition in process.consumer.paused} == {0, 1}
+    assert process.counter("rebalances_total", "lost") == 0
+
+
+def test_short_tasks_are_never_paused(world: World) -> None:
+    for _ in range(2_000):
+        world.request("quick", work=Work(seconds=0.01))
+    process = world.process()
+    world.until(lambda: world.committed() == 2_000)
+    assert process.counter("pauses_total") == 0
+
+
+def test_the_slot_never_runs_dry_between_tasks_of_seconds(world: World) -> None:
+    """The next one is there before the client has woken up from its pause."""
+    world.broker.resume_delay = 1.0
+    for _ in range(20):
+        world.request("task", work=Work(seconds=3.0))
+    process = world.process()
+    world.until(lambda: len(world.answers()) == 20)
+    started = [at for at, _, _ in process.service.started]
+    assert all(later - earlier < 3.1 for earlier, later in zip(started, started[1:], strict=False))
+
+
+def test_large_requests_are_bounded_in_bytes(world: World) -> None:
+    """A thousand of the largest do not fit into a small container's memory."""
+    world.script = {"x" * 1_000_000: Work(seconds=0.01)}
+    for _ in range(40):
+        world.request("x" * 1_000_000)
+    process = world.process(started=False)
+    world.run(60)
+    assert process.poller.assignment.queued_bytes < BUFFER_BYTES + 2_000_000
+    process.order(Command.START_TASKS)
+    world.until(lambda: world.committed() == 40)
+
+
+def test_a_backlog_stays_with_the_broker(world: World) -> None:
+    for _ in range(3 * BUFFER_RECORDS):
+        world.raw(b"\x12\x01x")
+    process = world.process()
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, process.poller.assignment.queued)
+        world.clock.after(0.01, look)
+
+    look()
+    while len(world.broker.records(ACKS)) < BUFFER_RECORDS:
+        world.run(5)
+    assert most <= BUFFER_RECORDS
+
+
+# ---------------------------------------------------------------- start and end
+
+
+def test_nothing_starts_before_the_gate_opens(world: World) -> None:
+    """Records may be fetched already, and the group is joined."""
+    world.request()
+    process = world.process(started=False)
+    world.run(60)
+    assert (process.starts, process.owned) == ([], [0, 1])
+    assert process.poller.lifecycle.state is State.JOINING
+    process.order(Command.START_TASKS)
+    started = world.clock()
+    world.until(lambda: process.starts)
+    assert world.clock() - started < 0.5
+
+
+def test_a_dead_service_thread_ends_the_process(world: World) -> None:
+    """Rather than to sit there and look alive."""
+    process = world.process()
+    world.run(1)
+    process.service.alive = False
+    world.until(lambda: process.error)
+    assert isinstance(process.error, WorkerError)
+    assert process.error.exit_code is ExitCode.THREAD_DIED
+
+
+def test_a_fatal_client_ends_the_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = world.process()
+    world.run(1)
+
+    def poll(_limit: int, _timeout: float) -> None:
+        raise ClientFatalError("fenced")
+
+    monkeypatch.setattr(process.consumer, "poll", poll)
+    world.until(lambda: process.error)
+    assert isinstance(process.error, ClientFatalError)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.kafka.support.messages import message
 from tests.kafka.support.murmur2 import murmur2, partition_of
-from tests.kafka.support.topics import Submission, task
+from tests.kafka.support.topics import Submission, committed, submit, task
+from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.kafka.support.site import Site
+    from tests.kafka_broker import Broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -82,6 +86,38 @@ def test_a_reader_that_knows_two_fields_reads_on(site: Callable[..., Site]) -> N
     response = message("Response", core=True).FromString(one.answer_to(sent).value)
     assert (response.sequence, response.isprocessed) == (5, True)
     assert one.answer_to(sent).response.result == b"with more"
+
+
+def test_two_request_topics_are_one_queue(broker: Broker, site: Callable[..., Site]) -> None:
+    """An answer tells which of them its request stands in."""
+    one = site(partitions=2)
+    other = broker.topic(2)
+    one.start(KAFKA_REQUEST_TOPIC=f"{one.requests}, {other}", WORKER_PROCESSES="2").wait_ready()
+    here = one.submit(task(number, "go") for number in range(10))
+    there = submit(one.bootstrap, other, (task(number, "go") for number in range(10)))
+    one.wait_answered([*here, *there])
+    until(lambda: sum(committed(one.bootstrap, one.group, other).values()) == 10, one.tails)
+    one.stop()
+    assert sum(Counter(answer.origin for answer in one.answers.read_all()).values()) == 20
+
+
+def test_requests_of_aborted_transactions_are_not_started(site: Callable[..., Site]) -> None:
+    """And those around them are, over the gaps in the offsets that transactions leave."""
+    one = site(partitions=1)
+    one.start()
+    producer = Producer({"bootstrap.servers": one.bootstrap, "transactional.id": one.group})
+    producer.init_transactions(30)
+    for number, end in enumerate([producer.commit_transaction, producer.abort_transaction] * 3):
+        producer.begin_transaction()
+        for _ in range(3):
+            producer.produce(one.requests, task(number, "go").value, b"k")
+        assert producer.flush(30) == 0  # else an aborted record would never get there
+        end(30)
+    until(lambda: len(one.answers.read()) == 9, one.tails)
+    until(lambda: one.committed() == {0: 19}, one.tails)  # three records and a marker, five times, and three more
+    one.stop()
+    assert [answer.response.sequence for answer in one.answers.read_all()] == [0] * 3 + [2] * 3 + [4] * 3
+    assert set(one.journal.starts().values()) == {1}
 
 
 def test_a_retry_holds_up_its_own_partition_only(site: Callable[..., Site]) -> None:

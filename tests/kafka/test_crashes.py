@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import alive, kill
 from tests.kafka.support.topics import configure_group, task
 from tests.kafka.support.waiting import until
@@ -69,7 +70,24 @@ def nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
     )
 
 
-SCENARIOS = [a_killed_process_costs_one_more_start_of_its_task, nothing_outlives_a_killed_supervisor]
+def a_task_that_kills_every_process_is_a_crash_loop(site: Callable[..., Site]) -> None:
+    """Though each of them waits for its partition until the session of the last one is over."""
+    one = site(partitions=1, KAFKA_GROUP_PROTOCOL="consumer")
+    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "20000" if LONG else "6000"})
+    one.submit([task(1, '{"do": "abort"}'), task(2, "go")])
+    replica = one.start()
+    assert replica.wait_exit(170) == 5, replica.tail()
+    (line,) = [line for line in replica.stderr.splitlines() if line.startswith("worker: ")]
+    assert "SIGABRT" in line
+    assert one.committed() == {}
+    assert {entry.offset for entry in one.journal.entries()} == {0}
+
+
+SCENARIOS = [
+    a_killed_process_costs_one_more_start_of_its_task,
+    nothing_outlives_a_killed_supervisor,
+    a_task_that_kills_every_process_is_a_crash_loop,
+]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

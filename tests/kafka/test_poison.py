@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 ATTEMPTS = 2
 HEADERS = (("trace", b"\x00\xff\xfe"), ("twice", b"1"), ("twice", None), ("", b""))
 LARGE = "ä" * 450_000  # of two bytes each
+LARGEST = 1_048_588 - 200  # bytes: what a topic takes by default, less the record around them
 
 
 class Poison(NamedTuple):
@@ -34,6 +35,9 @@ class Poison(NamedTuple):
     error: str | None = None
     attempts: int = 1
     result: bytes = b""
+    large: bool = (
+        False  # the record is as large as its topic takes: with more headers, or in an answer, it is too large
+    )
 
 
 def ask(name: str, error: str | None = None, attempts: int = 1, result: bytes = b"", **arguments: object) -> Poison:
@@ -51,10 +55,12 @@ MALFORMED = [
     Poison("empty", b"", "MalformedRequest", 0),
     Poison("truncated", request(7, "a text that is cut")[:-3], "MalformedRequest", 0),
     Poison("random bytes", b"\x0f" + random.Random(1).randbytes(300), "MalformedRequest", 0),
+    Poison("largest garbage", b"\xff" * LARGEST, "MalformedRequest", 0, large=True),
     Poison("no UTF-8", b"\x08\x07\x12\x02\xff\xfe", "MalformedRequest", 0),
 ]
 RESULTS = [
     Poison("large payload", request(7, LARGE), result=LARGE.encode()),
+    Poison("largest payload", request(7, "a" * LARGEST), "OversizedResult", large=True),
     ask("5 MB result", "OversizedResult", do="big", size=5_000_000),
     ask("result of no kind", "Reject", do="number"),
     ask("text that cannot be encoded", "UnicodeEncodeError", ATTEMPTS, do="surrogate"),
@@ -174,7 +180,8 @@ def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poi
         assert letters == []
         return
     (letter,) = letters
-    assert (letter.key, letter.value) == (case.name.encode(), case.value)
+    assert letter.key == case.name.encode()
+    assert letter.value == (None if case.large else case.value)
     assert letter.headers[: len(HEADERS)] == HEADERS
     added = dict(letter.headers[len(HEADERS) :])
     assert {name: added[name] for name in ("x-attempts", "x-error-type")} == {
@@ -183,6 +190,7 @@ def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poi
     }
     assert added["x-error-message"], "no reason"
     assert added["x-error-message"].decode(), "not whole"
+    assert ("x-value-dropped" in added) == case.large
 
 
 def test_the_answers_say_what_went_wrong(after: Aftermath) -> None:

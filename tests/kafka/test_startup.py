@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import free_port
 from tests.kafka.support.site import Site
-from tests.kafka.support.topics import Submission, configure_group, reading, task, topic_names
+from tests.kafka.support.topics import Submission, reading, task, topic_names
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -138,19 +137,6 @@ def test_the_dead_letter_topic_is_made_if_it_is_missing(site: Callable[..., Site
     one.finish()
     with reading(one.bootstrap, letters, 2) as reader:
         until(reader.read, f"nothing in {letters}")
-
-
-@pytest.mark.skipif(not LONG, reason="takes ten minutes: E2E_LONG=1")
-@pytest.mark.timeout(1500)
-def test_a_task_that_kills_every_process(site: Callable[..., Site]) -> None:
-    """Also where each of them waits longer for its partition than a process needs to count as healthy."""
-    one = site(partitions=1, KAFKA_GROUP_PROTOCOL="consumer")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "12000"})
-    one.submit([task(1, '{"do": "abort"}')])
-    replica = one.start()
-    assert replica.wait_exit(1400) == 5, replica.tail()
-    assert "SIGABRT" in next(line for line in replica.stderr.splitlines() if line.startswith("worker: "))
-    assert one.committed() == {}
 
 
 def test_secrets_are_never_shown(site: Callable[..., Site], tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_answers_are_confirmed() -> None:
 )
 def test_a_batch_fits_into_the_topics(limit: int, given: dict[str, str], batch: int) -> None:
     """A topic's limit is of a whole batch: in a larger one, small answers would fail for their neighbours' size."""
-    assert producer(link(**given), "host-0", limit)["batch.size"] == batch
+    assert producer(link(HOLDS, **given), "host-0", limit)["batch.size"] == batch
 
 
 def test_the_consumer_protocol_leaves_sessions_to_the_broker() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SECONDS = 30.0
+_QUIET = {"log_level": 2}  # that a broker went away is said by the tests that stop it
 _admin: Any = admin  # not all it has is in the types
 
 
@@ -69,9 +71,8 @@ def task(sequence: int, payload: str, key: bytes | None = None, partition: int =
 
 def submit(bootstrap: str, topic: str, submissions: Iterable[Submission]) -> list[Sent]:
     """Send, partitioned as Java clients do, and wait until every record is confirmed."""
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 5, "enable.idempotence": True}
-    )
+    settings = {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 5, **_QUIET}
+    producer = Producer({**settings, "enable.idempotence": True, "message.max.bytes": 2_000_000})
     sent: list[Sent] = []
 
     def confirmed(one: Submission, error: Any, record: Any) -> None:
@@ -98,7 +99,7 @@ class Reader:
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.records: list[Record] = []
-        settings = {"bootstrap.servers": bootstrap, "group.id": f"reader-{random.getrandbits(64):x}"}
+        settings = {**_QUIET, "bootstrap.servers": bootstrap, "group.id": f"reader-{random.getrandbits(64):x}"}
         settings |= {"isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.wait.max.ms": "50"}
         # Large answers; what came meanwhile is read in any case.
         self._consumer = Consumer({**settings, "auto.offset.reset": "earliest", "message.max.bytes": "20000000"})
@@ -143,9 +144,14 @@ def reading(bootstrap: str, topic: str, partitions: int) -> Iterator[Reader]:
         reader.close()
 
 
+@functools.cache
+def _client(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+
+
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     """The group's committed offset of each partition that has one."""
-    client = AdminClient({"bootstrap.servers": bootstrap})
+    client = _client(bootstrap)
     ((_, future),) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).items()
     found = future.result(SECONDS).topic_partitions
     return {p.partition: p.offset for p in found if p.topic == topic and p.offset >= 0}
@@ -153,14 +159,14 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 def members(bootstrap: str, group: str) -> dict[str, int]:
     """The members of a group by id, with how many partitions each has."""
-    client = AdminClient({"bootstrap.servers": bootstrap})
+    client = _client(bootstrap)
     ((_, future),) = client.describe_consumer_groups([group]).items()
     return {m.member_id: len(m.assignment.topic_partitions) for m in future.result(SECONDS).members}
 
 
 def topic_names(bootstrap: str) -> set[str]:
     """Which topics there are."""
-    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=SECONDS).topics)
+    return set(_client(bootstrap).list_topics(timeout=SECONDS).topics)
 
 
 def configure_group(bootstrap: str, group: str, settings: dict[str, str]) -> None:
@@ -168,6 +174,6 @@ def configure_group(bootstrap: str, group: str, settings: dict[str, str]) -> Non
     put = _admin.AlterConfigOpType.SET
     entries = [_admin.ConfigEntry(name, value, incremental_operation=put) for name, value in settings.items()]
     resource = _admin.ConfigResource(_admin.ResourceType.GROUP, group, incremental_configs=entries)
-    client = AdminClient({"bootstrap.servers": bootstrap})
+    client = _client(bootstrap)
     for future in client.incremental_alter_configs([resource]).values():
         future.result(SECONDS)

@@ -27,7 +27,7 @@ class Group:
         self._pinned: dict[Partition, FakeConsumer] = {}
 
     def move(self, partition: Partition, member: FakeConsumer) -> None:
-        """From now on the partition goes to this member, as long as that is there; what moves is a test's choice then."""
+        """From now on the partition goes to this member, as long as that is there: what moves is a test's choice."""
         self._pinned[partition] = member
         self.rebalance()
 

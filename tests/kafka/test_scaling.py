@@ -24,7 +24,12 @@ PARTITIONS = 8
 
 def share(one: Site) -> list[int]:
     """How many partitions each member of the group has, ascending."""
-    return sorted(members(one.bootstrap, one.group).values())
+    return sorted(map(len, members(one.bootstrap, one.group).values()))
+
+
+def wait_share(one: Site, expected: list[int]) -> None:
+    """Wait until the partitions are shared like this."""
+    until(lambda: share(one) == expected, lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}")
 
 
 def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
@@ -35,7 +40,7 @@ def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
     one.submit(task(n, payload, partition=p) for n, payload in enumerate(naps) for p in range(PARTITIONS))
     one.wait_running(2)
     second = one.start()
-    until(lambda: share(one) == [2, 2, 2, 2], lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}")
+    wait_share(one, [2, 2, 2, 2])
     pids = set(second.pids())
     until(lambda: pids & set(one.journal.running().values()), lambda: f"the new one has no task\n{one.tails()}")
     assert first.stop() == 0, first.tail()  # in the middle of the work
@@ -44,21 +49,33 @@ def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
     assert pids < {entry.pid for entry in one.journal.entries()}
 
 
+def partition_that_moves(one: Site) -> int:
+    """Which of two partitions the broker takes from one member when another comes: the same one every time."""
+    one.start().wait_ready()
+    wait_share(one, [2])
+    before = set(members(one.bootstrap, one.group))
+    guest = one.start()
+    wait_share(one, [1, 1])
+    ((moved,),) = [parts for member, parts in members(one.bootstrap, one.group).items() if member not in before]
+    assert guest.stop() == 0, guest.tail()
+    wait_share(one, [2])
+    return moved
+
+
 def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
     """It is started again elsewhere, and what the first start still comes to is no second answer."""
     sites = [site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="2s") for _ in range(2)]
     for one, action in zip(sites, ["heed", "nap"], strict=True):  # the one listens when it is cancelled
-        one.start().wait_ready()
-        # The one that the broker takes from the first member when a second one comes.
-        one.submit([task(1, json.dumps({"do": action, "seconds": 10}), partition=1)])
+        moved = partition_that_moves(one)
+        one.submit([task(1, json.dumps({"do": action, "seconds": 12}), partition=moved)])
         one.wait_running(1)
-    for one in sites:
         one.start_in_a_hurry()
     for one in sites:
         one.wait_answered()
-        (first, second) = one.journal.entries("start")
-        assert first.pid != second.pid
-        assert second.time - first.time >= 2
+        starts = one.journal.entries("start")
+        assert len(starts) == 2, one.tails()
+        assert starts[0].pid != starts[1].pid
+        assert starts[1].time - starts[0].time >= 2
         one.finish()  # the first replica, too, drains: what its task comes to is let go
         assert len(one.journal.entries("start")) == 2
         assert one.answer_to(one.sent[0]).response.result == b"hurried"

@@ -21,7 +21,7 @@ SWITCH_SECONDS = 0.0001  # until the service thread has noticed what was handed 
 
 @dataclass(frozen=True)
 class Work:
-    """What one attempt does: how long it runs and what comes of it. ``obeys``: seconds from a cancellation to its end."""
+    """What one attempt does: how long it runs, what comes of it. ``obeys``: seconds from a cancellation to its end."""
 
     seconds: float = 0.01
     verdict: Verdict = Verdict.OK

@@ -35,7 +35,7 @@ def scene(world: World, work: Work, *, hold: float = 1_000.0, others: Work | Non
     """Three tasks of partition 0; of 1 as well where ``others`` are given."""
     for _ in range(3):
         world.request("task", 0, work=work)
-    process = world.process(hold=hold, **options)
+    process = world.process(hold=hold, started=True, **options)
     world.until(lambda: process.owned == [0, 1])
     for number in (0, 1):
         world.move(number, process)

@@ -61,8 +61,8 @@ class Simulation:
     # -- what happens
 
     def join(self) -> None:
-        options = {"max_poll_interval": SESSION, "hold": 30.0, "retry_first": 1.0, "retry_greatest": 20.0}
-        self.processes.append(self.world.process(**options))
+        limits = {"retry_first": 1.0, "retry_greatest": 20.0}
+        self.processes.append(self.world.process(started=True, hold=30.0, max_poll_interval=SESSION, **limits))
 
     def request(self) -> None:
         number = self.random.randrange(PARTITIONS)
@@ -178,4 +178,3 @@ def test_nothing_is_done_twice_without_a_fault(simulation: Simulation) -> None:
     simulation.check()
     answered = collections.Counter(simulation.world.answered())
     assert [place for place, count in answered.items() if count > 1] == []
-

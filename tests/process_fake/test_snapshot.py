@@ -13,7 +13,7 @@ from worker.vocabulary import METRICS
 
 
 def seen(process: Any) -> dict[str, Any]:
-    snapshot = process.cell.read()
+    snapshot: dict[str, Any] | None = process.cell.read()
     assert snapshot is not None
     return snapshot
 

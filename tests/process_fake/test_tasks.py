@@ -61,7 +61,7 @@ def test_a_failed_attempt_is_repeated_and_nothing_overtakes_it(world: World) -> 
 def test_a_retry_after_so_many_seconds_comes_then(world: World) -> None:
     world.request("later", work=[failing(retry_after=77.0), Work()])
     process = world.process()
-    world.until(lambda: world.answers())
+    world.until(world.answers)
     (first, _, _), (second, _, _) = process.service.started
     assert 77 <= second - first < 78
 
@@ -171,6 +171,6 @@ def test_no_partition_stands_still_because_bad_news_is_too_large(world: World, t
 def test_answers_have_the_key_of_their_request(world: World) -> None:
     world.raw(b"\x12\x01x", key=b"the-key")
     world.process()
-    world.until(lambda: world.answers())
+    world.until(world.answers)
     (record,) = world.broker.records(ACKS)
     assert record.key == b"the-key"

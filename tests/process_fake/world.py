@@ -142,9 +142,7 @@ class World:
             self.script[payload] = work
         return self.raw(encode_request(self._sequence, payload), number)
 
-    def raw(
-        self, value: bytes | None, number: int = 0, *, key: bytes | None = None, headers: Headers = ()
-    ) -> int:
+    def raw(self, value: bytes | None, number: int = 0, *, key: bytes | None = None, headers: Headers = ()) -> int:
         """Put any bytes into a partition."""
         return self.broker.append(REQUESTS, value, key, number=number, headers=headers)[1]
 

@@ -157,11 +157,11 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     return {p.partition: p.offset for p in found if p.topic == topic and p.offset >= 0}
 
 
-def members(bootstrap: str, group: str) -> dict[str, int]:
-    """The members of a group by id, with how many partitions each has."""
+def members(bootstrap: str, group: str) -> dict[str, set[int]]:
+    """The members of a group by id, with the partitions that each has."""
     client = _client(bootstrap)
     ((_, future),) = client.describe_consumer_groups([group]).items()
-    return {m.member_id: len(m.assignment.topic_partitions) for m in future.result(SECONDS).members}
+    return {m.member_id: {p.partition for p in m.assignment.topic_partitions} for m in future.result(SECONDS).members}
 
 
 def topic_names(bootstrap: str) -> set[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from worker.codec import MalformedError, decode_request
 from worker.core.model import Failure, Outcome, Task, Verdict
+from worker.process.service import RING_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
@@ -72,6 +73,7 @@ class StandInService:
         self._tasks: deque[Task] = deque()
         self._current: tuple[Task, Work, float] | None = None
         self._reason: Reason | None = None
+        self._rung_at = 0.0
 
     # -- as the service
 
@@ -95,7 +97,7 @@ class StandInService:
             else:
                 self._start(task)
         if self._current is None:
-            self._mailbox.ring()
+            self._ring()
 
     def _start(self, task: Task) -> None:
         try:
@@ -128,8 +130,13 @@ class StandInService:
         if outcome.verdict is not Verdict.OK:
             task.lane.stalled = True
         self._mailbox.post(outcome)
-        self._mailbox.ring()
+        if self._clock() - self._rung_at > RING_SECONDS:
+            self._ring()
         self._serve()
+
+    def _ring(self) -> None:
+        self._rung_at = self._clock()
+        self._mailbox.ring()
 
     # -- as the runner
 

@@ -96,7 +96,30 @@ def test_records_that_come_while_it_drains_are_for_others(world: World) -> None:
     assert process.poller.assignment.queued == 0
 
 
+def test_a_commit_that_fails_on_the_way_out_is_sent_again(world: World) -> None:
+    """The group is not left before the answer to the commit is known."""
+    world.broker.commit_delay = 1.0
+    world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS")
+    world.request("task", work=Work(seconds=5.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert world.committed() == 1
+
+
 # ---------------------------------------------------------------- cancellation
+
+
+def test_nothing_starts_after_a_cancellation(world: World) -> None:
+    """Not even what is with the service already, of another partition."""
+    for number in (0, 1):
+        world.request("long", number, work=Work(seconds=500.0, obeys=1.0))
+    process = world.process()
+    world.until(lambda: process.poller._handed == 2)
+    world.run(1)
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert len(process.starts) == 1
 
 
 def test_a_cancelled_task_is_dropped_and_the_next_process_does_it_again(world: World) -> None:

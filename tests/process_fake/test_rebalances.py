@@ -76,8 +76,14 @@ def test_what_has_not_started_is_not_waited_for(world: World) -> None:
     assert at.process.starts == [(0, 0, 1)]
 
 
-def test_nothing_is_waited_for_where_nothing_runs(world: World) -> None:
-    at = scene(world, Work(seconds=100.0))
+@pytest.mark.parametrize("others", [None, Work(seconds=5.0)])
+def test_nothing_is_waited_for_where_nothing_runs(world: World, others: Work | None) -> None:
+    """Also not where the next task of the partition is with the service already, behind a long one of another."""
+    at = scene(world, Work(seconds=5.0), others=others)
+    world.until(lambda: len(at.process.starts) == 2)
+    at.world.script["task"] = Work(seconds=100.0)
+    world.until(lambda: at.process.starts[-1] == (0, 2 if others is None else 1, 1))
+    world.run(2)
     started = world.clock()
     world.move(1, at.rival)
     at.hand_over(1)
@@ -85,15 +91,34 @@ def test_nothing_is_waited_for_where_nothing_runs(world: World) -> None:
     assert at.process.owned == [0]
 
 
-def test_other_partitions_go_on_while_one_is_held(world: World) -> None:
-    """Their queued tasks are started, answered and committed inside the hold, which polls nothing."""
-    at = scene(world, Work(seconds=1.0), others=Work(seconds=1.0))
-    at.world.script["task"] = Work(seconds=50.0)
-    world.until(lambda: (0, 1, 1) in at.process.starts)
+def test_answers_of_other_partitions_are_settled_while_one_is_held(world: World) -> None:
+    """Nothing is polled meanwhile, but what is confirmed is committed."""
+    world.broker.topics[ACKS].delay = 5.0
+    at = scene(world, Work(seconds=60.0), others=Work(seconds=60.0))
+    at.world.script["task"] = at.world.script["other"] = Work(seconds=50.0)
+    world.until(lambda: (1, 0, 1) in at.process.starts and at.process.starts[-1][0] == 0)
+    assert world.committed(1) is None
     world.move(0, at.rival)
-    at.hand_over()
-    world.until(lambda: world.committed(1) == 3)
-    assert world.committed(0) == 2
+    world.run(20)
+    assert at.rival.owned == set()
+    assert world.committed(1) == 1
+
+
+def test_tasks_of_other_partitions_start_while_one_waits_for_its_confirmation(world: World) -> None:
+    """The slot is free then, and what is queued for it is used."""
+    at = scene(world, Work(seconds=1.0), others=Work(seconds=4.0))
+    at.world.script["task"] = Work(seconds=4.0)
+    world.until(lambda: (0, 2, 1) in at.process.starts)
+    for _ in range(3):
+        world.request("other", 1)
+    world.broker.topics[ACKS].delay = 60.0
+    world.until(lambda: at.process.starts[-1][0] == 1 and (0, 2, 1) in at.process.starts)
+    world.run(0.5)
+    before = len(at.process.starts)
+    world.move(0, at.rival)
+    world.run(30)
+    assert at.rival.owned == set()
+    assert len(at.process.starts) > before
 
 
 def test_the_answer_of_the_held_task_must_be_confirmed_first(world: World) -> None:
@@ -151,9 +176,10 @@ def test_a_task_that_waits_for_its_next_attempt_is_not_held(world: World) -> Non
     assert world.clock() - started < 2
 
 
-def test_a_cancellation_ends_a_hold(world: World) -> None:
-    """A second signal does not wait for the hold of a day."""
-    at = scene(world, Work(seconds=50_000.0, obeys=1.0), hold=86_400.0)
+@pytest.mark.parametrize("obeys", [1.0, None])
+def test_a_cancellation_ends_a_hold(world: World, obeys: float | None) -> None:
+    """A second signal does not wait for the hold of a day, nor for a task that does not obey."""
+    at = scene(world, Work(seconds=50_000.0, obeys=obeys), hold=86_400.0)
     world.move(0, at.rival)
     world.run(100)
     started = world.clock()
@@ -179,6 +205,41 @@ def test_the_watchdog_sees_a_process_that_holds_turn(world: World) -> None:
     turns = at.process.cell.read_stamp().turns
     world.run(60)
     assert at.process.cell.read_stamp().turns > turns + 60
+
+
+def test_a_hold_does_not_commit_the_same_again_and_again(world: World) -> None:
+    """What was under way when it began is sent once more, and then only what is new."""
+    world.broker.commit_delay = 0.5
+    at = scene(world, Work(seconds=2.0))
+    world.until(lambda: len(world.answers()) == 1)
+    at.world.script["task"] = Work(seconds=60.0)
+    world.until(lambda: len(at.process.starts) == 3)
+    world.run(0.1)
+    world.move(0, at.rival)
+    at.hand_over()
+    assert len(world.broker.group("group").commits) <= 4
+
+
+def test_a_result_that_came_when_the_lease_was_gone_is_dropped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task ended by itself just before the loss, unheard of: it was not cancelled, and is not answered."""
+    at = scene(world, Work(seconds=5.0))
+    world.until(lambda: len(at.process.starts) == 3)
+    world.run(1)
+    poll = at.process.consumer.poll
+
+    def finish_and_lose(limit: int, timeout: float) -> object:
+        monkeypatch.undo()
+        at.process.service._finish()
+        world.broker.group("group").leave(at.process.consumer)
+        return poll(limit, timeout)
+
+    monkeypatch.setattr(at.process.consumer, "poll", finish_and_lose)
+    world.run(3)
+    assert at.process.service.cancelled == []
+    assert world.answered() == [(0, 0), (0, 1)]
+    assert at.process.counter("dropped_total") == 1
+    world.until(lambda: world.committed() == 3)
+    assert world.answered() == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_a_commit_under_way_is_not_forgotten_by_a_revoke(world: World) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import World
 from worker.core.lifecycle import State
 from worker.process.cell import Command
 from worker.vocabulary import METRICS
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def seen(process: Any) -> dict[str, Any]:
@@ -47,6 +50,17 @@ def test_it_is_never_older_than_a_second(world: World) -> None:
         before = seen(process)["counters"]["polls_total"]
         world.run(1)
         assert seen(process)["counters"]["polls_total"] > before
+
+
+def test_it_is_not_made_at_every_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs more than all else that is done in a turn without news."""
+    world.request("long", work=Work(seconds=100.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    published: list[object] = []
+    monkeypatch.setattr(process.cell, "publish", published.append)
+    world.run(20)
+    assert 20 <= len(published) <= 60
 
 
 def test_numbers_add_up(world: World) -> None:

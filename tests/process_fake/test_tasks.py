@@ -82,6 +82,25 @@ def test_who_waits_for_the_next_attempt_holds_nobody_up(world: World) -> None:
     assert [offset for partition, offset, _ in process.starts if partition == 0] == [0, 0, *range(1, 51)]
 
 
+def test_short_tasks_stay_fast_beside_a_deep_partition_that_waits(world: World) -> None:
+    """What is queued behind a back-off does not use up the others' buffer."""
+    for number in (0, 1):
+        for _ in range(200):
+            world.request("quick", number, work=Work(seconds=0.001))
+    world.request("broken", 0, work=failing(retry_after=600.0))
+    for _ in range(6_000):
+        world.request("quick", 0)
+    process = world.process()
+    world.until(lambda: process.counter("attempts_total", "failed"))
+    world.run(5)
+    started, turns = world.clock(), process.counter("polls_total")
+    for _ in range(1_000):
+        world.request("quick", 1)
+    world.until(lambda: world.committed(1) == 1_200)
+    assert world.clock() - started < 2
+    assert process.counter("polls_total") - turns < 300, "they came one by one"
+
+
 def test_after_the_last_attempt_it_goes_to_the_dead_letters(world: World) -> None:
     """First the letter, then the answer, then the commit; and the next one starts."""
     world.request("broken", work=failing())
@@ -166,6 +185,15 @@ def test_no_partition_stands_still_because_bad_news_is_too_large(world: World, t
     assert [answer.error.type for answer in world.answers()] == ["MalformedRequest", "ScriptedError"]
     assert len(world.letters()) == 2
     assert process.error is None
+
+
+def test_a_letter_that_can_be_no_smaller_is_not_sent_in_a_hurry(world: World) -> None:
+    """No such topic makes sense; but a loop at full speed would be worse than a partition that stands still."""
+    world.broker.topics[DEAD].max_bytes = 100
+    world.raw(b"\xff")
+    process = world.process()
+    world.run(20)
+    assert 15 <= process.counter("delivery_failures_total", "MSG_SIZE_TOO_LARGE") <= 21
 
 
 def test_answers_have_the_key_of_their_request(world: World) -> None:

@@ -8,6 +8,8 @@ RUNTIME=$ROOT/.runtime
 JAVA=$RUNTIME/java/bin/java
 KAFKA_VERSION=${KAFKA_VERSION:-4.3.0}
 KAFKA_JARS=$RUNTIME/kafka-$KAFKA_VERSION
+SPARK_VERSION=$(sed -n 's/^pyspark==//p' "$ROOT/requirements.lock")
+SPARK_JARS=$RUNTIME/spark-jars-$SPARK_VERSION
 
 say() { printf '%s\n' "$*"; }
 

@@ -20,7 +20,7 @@ from worker.pb.task_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from worker.core.model import Failure
+    from worker.core.model import Failure, Partition, Record
     from worker.core.model import Outcome as Attempt
 
 __all__ = [
@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 _NANOS = 1_000_000_000
+_NAMES = 64  # bytes of an answer beside its result, about
+_REUSED = 65_536  # bytes after which a new message is made
 
 
 class MalformedError(ValueError):
@@ -76,37 +78,60 @@ def decode_response(value: bytes | None) -> Response:
 
 
 class AnswerEncoder:
-    """Encodes answers of one worker process. Not for two threads at once: the message is reused to save its making."""
+    """Encodes answers of one worker process. Not for two threads at once: the message is reused to save its making.
+
+    Only for a while: what was once set in a message stays in its memory until the message is gone.
+    """
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._message = message = Response(isprocessed=True, outcome=OK, worker=worker)
+        self._renew()
+
+    def _renew(self) -> None:
+        self._used = 0  # bytes that were set in the message, about
+        self._message = message = Response(isprocessed=True, outcome=OK, worker=self._worker)
         # Kept, since looking a sub-message up costs as much as setting a field.
         self._origin, self._started, self._finished = message.origin, message.started_at, message.finished_at
+        # What these say now: most answers have it in common with the one before.
+        self._partition: Partition | None = None
+        self._second = self._last_second = 0
 
     def ok(self, attempt: Attempt) -> bytes:
         """The answer with the handler's result."""
+        self._used += len(attempt.result) + _NAMES
+        if self._used > _REUSED:
+            self._renew()
         message, task = self._message, attempt.task
-        record, origin = task.record, self._origin
         message.result = attempt.result
         message.sequence = attempt.sequence
         message.attempt = task.attempt
         message.cpu_seconds = attempt.cpu_seconds
-        origin.topic, origin.partition = record.partition
-        origin.offset = record.offset
-        started, finished = self._started, self._finished
-        started.seconds, started.nanos = divmod(attempt.started_ns, _NANOS)
-        finished.seconds, finished.nanos = divmod(attempt.finished_ns, _NANOS)
+        self._set_origin(task.record)
+        self._set_times(attempt.started_ns, attempt.finished_ns)
         return message.SerializeToString()
 
-    def dead_lettered(self, attempt: Attempt, failure: Failure) -> bytes:
-        """The answer to a request that went to the dead letters."""
+    def _set_origin(self, record: Record) -> None:
+        origin = self._origin
+        if record.partition is not self._partition:
+            origin.topic, origin.partition = self._partition = record.partition
+        origin.offset = record.offset
+
+    def _set_times(self, started_ns: int, finished_ns: int) -> None:
+        second, self._started.nanos = divmod(started_ns, _NANOS)
+        if second != self._second:
+            self._started.seconds = self._second = second
+        second, self._finished.nanos = divmod(finished_ns, _NANOS)
+        if second != self._last_second:
+            self._finished.seconds = self._last_second = second
+
+    def unprocessed(self, attempt: Attempt, failure: Failure, outcome: str) -> bytes:
+        """The answer to a request that has no result; ``outcome`` is DEAD_LETTERED, EXPIRED or CANCELLED."""
         task, error = attempt.task, Error(type=failure.type, message=failure.message, traceback=failure.traceback)
         record = task.record
         message = Response(
             sequence=attempt.sequence,
             isprocessed=False,
-            outcome=DEAD_LETTERED,
+            outcome=outcome,
             error=error,
             origin=Origin(topic=record.partition.topic, partition=record.partition.number, offset=record.offset),
             attempt=task.attempt,

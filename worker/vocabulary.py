@@ -28,6 +28,8 @@ METRICS = (
     Metric("delivery_failures_total", "counter", "Deliveries that failed and were tried again, by error.", "code"),
     Metric("commits_total", "counter", "Offset commits confirmed."),
     Metric("commit_failures_total", "counter", "Offset commits that failed (unknown, not undone), by error.", "code"),
+    Metric("transactions_aborted_total", "counter", "Transactions aborted and tried again, by error.", "code"),
+    Metric("lost_total", "counter", "At-most-once: requests that may have been started and will not be again."),
     Metric("rebalances_total", "counter", "Rebalance callbacks, by kind.", "kind"),
     Metric("dropped_total", "counter", "Results dropped because their lease had ended, and tasks cancelled by drain."),
     Metric("polls_total", "counter", "Turns of the poll loop."),
@@ -82,6 +84,12 @@ Event = Literal[
     "task.dropped",
     "delivery.failed",
     "commit.failed",
+    "transaction.aborted",
+    "transaction.hung",
+    "tasks.lost",
+    "notes.ignored",
+    "store.answered_again",
+    "instance.occupied",
     "partitions.assigned",
     "partitions.revoked",
     "partitions.lost",
@@ -110,7 +118,7 @@ EVENTS: dict[Event, str] = {
     "stranger.reaped": "An orphan that PID 1 inherited was reaped. Fields: pid, status.",
     "http.listening": "The operations endpoints are up. Field: port.",
     "http.failed": "A request to the operations endpoints met a defect of ours.",
-    "process.ready": "The process has joined the group. Field: protocol.",
+    "process.ready": "The process may start tasks: the group stands. Field: protocol.",
     "process.draining": "The process finishes what runs and leaves.",
     "process.failed": "The process cannot go on. Fields: code, reason.",
     "task.finished": "The canonical line: one per answered request (sampled above a rate). Fields: topic, partition, "
@@ -121,6 +129,17 @@ EVENTS: dict[Event, str] = {
     "task.dropped": "A result was dropped: its lease ended or it was cancelled. Fields: origin, reason.",
     "delivery.failed": "An answer or dead letter was not delivered and will be produced again. Fields: code, reason.",
     "commit.failed": "A commit failed; a later one carries the same offsets. Fields: code, reason.",
+    "transaction.aborted": "A transaction was aborted; it is tried again where the leases are valid. Fields: code, "
+    "reason, answers (in it).",
+    "transaction.hung": "A call of the client did not return; a new client finds out what became of the transaction. "
+    "Field: seconds.",
+    "tasks.lost": "At-most-once: these requests may have been started before a crash and will not be again. Fields: "
+    "partition, offsets (ranges).",
+    "notes.ignored": "What stands beside a committed offset is not from this program, or damaged. Fields: partition, "
+    "offset, reason.",
+    "store.answered_again": "Results that the store had and Kafka might not were answered again. Fields: partition, "
+    "start, stop (offsets), answers.",
+    "instance.occupied": "The static member that was killed has the name yet. Field: again_after (seconds).",
     "partitions.assigned": "Field: partitions.",
     "partitions.revoked": "Field: partitions.",
     "partitions.lost": "Field: partitions.",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 BUFFER_SECONDS = 2.0
 BUFFER_RECORDS = 4096
 BUFFER_BYTES = 8 * 1024 * 1024
-CHUNK_SECONDS = 0.02
+CHUNK_SECONDS = 0.05
 CHUNK_RECORDS = 2048
 LONG_SECONDS = 300.0  # beside such a task the second a resume takes is nothing: hold nothing back
 UNPOLLED_SECONDS = 1.0  # without a poll for this long the client must be paused, so that it can be polled
@@ -31,7 +31,7 @@ class Pace:
     def observe(self, count: int, total_seconds: float) -> None:
         """``count`` tasks took ``total_seconds`` together."""
         if count:
-            keep = 0.7**count
+            keep = 0.5**count
             self.seconds = keep * self.seconds + (1 - keep) * (total_seconds / count)
 
     def running(self, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Pace:
         self.seconds = max(self.seconds, seconds)
 
     def chunk(self) -> int:
-        """How many tasks to hand over at a time: about 20 ms of work, at least one."""
+        """How many tasks to hand over at a time: about 50 ms of work, at least one."""
         return max(1, min(CHUNK_RECORDS, int(CHUNK_SECONDS / max(self.seconds, 1e-6))))
 
     def buffer(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from worker.core.lane import Lane
+    from worker.core.queues import Strand
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -33,14 +34,25 @@ class Record(NamedTuple):
     timestamp_ms: int = 0
 
 
+class End(NamedTuple):
+    """All records before ``offset`` have been given out; between the last of them and it lie only markers."""
+
+    partition: Partition
+    offset: int
+
+
 class Verdict(enum.Enum):
     """What one start of a task came to."""
 
     OK = "ok"
     FAILED = "failed"  # an attempt that may be repeated
     REJECTED = "rejected"  # can never succeed: the handler said so, or the bytes are no request
+    EXPIRED = "expired"  # its deadline had passed before it could start, or it failed after it
+    DONE = "done"  # was done and answered before, by another process; nothing is left to do but to settle it
     DROPPED = "dropped"  # cancelled by drain or revoke: no answer, no attempt used
     NOT_STARTED = "not_started"  # came back unstarted; no attempt used
+
+    __hash__ = object.__hash__  # Enum's own is written in Python, and every task comes by it
 
 
 class Failure(NamedTuple):
@@ -54,13 +66,15 @@ class Failure(NamedTuple):
 class Task:
     """A request being worked on: a record, the lane (and so the lease) it came by, and its attempts so far."""
 
-    __slots__ = ("attempt", "lane", "record", "size")
+    __slots__ = ("attempt", "lane", "record", "size", "strand", "upcoming")
 
-    def __init__(self, record: Record, lane: Lane, attempt: int = 0) -> None:
+    def __init__(self, record: Record, lane: Lane, attempt: int = 0, strand: Strand | None = None) -> None:
         self.record = record
         self.lane = lane
         self.attempt = attempt  # starts so far, the running one included
+        self.strand = strand  # the tasks it must not overtake and that must not overtake it, if any
         self.size = len(record.key or b"") + len(record.value or b"")  # bytes it holds in memory
+        self.upcoming: tuple[Record, ...] = ()  # what is likely to be started after it, if that was asked for
 
 
 @dataclass(slots=True)

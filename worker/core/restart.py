@@ -66,12 +66,20 @@ def classify(status: int, *, out_of_memory: bool = False, stuck: bool = False) -
 
 
 def decide(
-    ending: Ending, joined_for: float | None, history: History, *, started: bool, useful: bool, jitter: float
+    ending: Ending,
+    joined_for: float | None,
+    history: History,
+    *,
+    started: bool,
+    useful: bool,
+    jitter: float,
+    max_attempts: int = 0,
 ) -> Respawn | Halt:
     """What to do after an ending. ``joined_for`` is the seconds the process was in the group, None if it never was.
 
     ``started`` says whether any process of this replica ever joined, ``useful`` whether this one had answered
-    anything; ``jitter`` in [0, 1] shortens the delay.
+    anything; ``jitter`` in [0, 1] shortens the delay. A request may end up to ``max_attempts`` processes before it is
+    given up, and the next must live to do that.
     """
     if joined_for is None:
         if ending.code in _HOPELESS or (ending.code == ExitCode.BROKER_UNREACHABLE and not started):
@@ -88,7 +96,8 @@ def decide(
     else:
         history = history._replace(useless=0)
     history = history._replace(short=history.short + 1)
-    if history.useless >= USELESS_LIMIT or history.short >= SHORT_LIMIT:
+    least = 0 if joined_for is None else max_attempts + 2
+    if history.useless >= max(USELESS_LIMIT, least) or history.short >= max(SHORT_LIMIT, least):
         return Halt(
             ExitCode.CRASH_LOOP,
             f"{history.short} in a row ended soon after their start, the last by {ending.name}",

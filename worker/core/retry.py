@@ -13,6 +13,14 @@ class Answer(NamedTuple):
     """Answer the request with the handler's result."""
 
 
+class Refuse(NamedTuple):
+    """Answer the request with its expiry: it is too late for it."""
+
+
+class Close(NamedTuple):
+    """Settle the request: it has its answer."""
+
+
 class Again(NamedTuple):
     """Start the task again after this many seconds."""
 
@@ -27,9 +35,19 @@ class Forget(NamedTuple):
     """No answer and no attempt used: another start, here or elsewhere, will do it."""
 
 
-Step = Answer | Again | Bury | Forget
+Step = Answer | Refuse | Close | Again | Bury | Forget
 
-ANSWER, BURY, FORGET = Answer(), Bury(), Forget()
+ANSWER, REFUSE, CLOSE, BURY, FORGET = Answer(), Refuse(), Close(), Bury(), Forget()
+
+
+_FINAL: dict[Verdict, Step] = {
+    Verdict.OK: ANSWER,
+    Verdict.REJECTED: BURY,
+    Verdict.EXPIRED: REFUSE,
+    Verdict.DONE: CLOSE,
+    Verdict.DROPPED: FORGET,
+    Verdict.NOT_STARTED: FORGET,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +66,11 @@ class RetryPolicy:
 
 def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | None = None) -> Step:
     """The next step after the ``attempt``-th start. ``jitter`` is drawn if it is not given."""
-    match outcome.verdict:
-        case Verdict.OK:
-            return ANSWER
-        case Verdict.REJECTED:
-            return BURY
-        case Verdict.DROPPED | Verdict.NOT_STARTED:
-            return FORGET
-        case Verdict.FAILED:
-            if attempt >= policy.max_attempts:
-                return BURY
-            if outcome.retry_after is not None:
-                return Again(max(0.0, outcome.retry_after))
-            return Again(policy.delay(attempt, random.random() if jitter is None else jitter))  # noqa: S311 - jitter
+    final = _FINAL.get(outcome.verdict)
+    if final is not None:
+        return final
+    if attempt >= policy.max_attempts:
+        return BURY
+    if outcome.retry_after is not None:
+        return Again(max(0.0, outcome.retry_after))
+    return Again(policy.delay(attempt, random.random() if jitter is None else jitter))  # noqa: S311 - jitter

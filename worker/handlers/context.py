@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import structlog
 
+from worker.codec import MalformedError, decode_request
+
 if TYPE_CHECKING:
-    from worker.core.model import Headers, Task
+    from collections.abc import Iterable, Iterator
+
+    from worker.codec import Request
+    from worker.core.model import Headers, Record, Task
 
 Reason = Literal["revoked", "drain", "deadline", "requested"]
 
@@ -62,11 +68,12 @@ class Cancelled:
 class Context:
     """Given to the handler beside its request; valid until the handler returns."""
 
-    __slots__ = ("_deadline", "_log", "_task", "cancelled")
+    __slots__ = ("_deadline", "_log", "_task", "_transaction", "cancelled")
 
-    def __init__(self, task: Task, deadline: float | None = None) -> None:
+    def __init__(self, task: Task, deadline: float | None = None, transaction: Any = None) -> None:
         self._task = task
         self._deadline = deadline
+        self._transaction = transaction
         self._log: structlog.stdlib.BoundLogger | None = None
         self.cancelled = Cancelled()
 
@@ -103,3 +110,20 @@ class Context:
     def remaining(self) -> float | None:
         """Seconds until the request's deadline, or None if it has none."""
         return None if self._deadline is None else max(0.0, self._deadline - time.time())
+
+    @property
+    def upcoming(self) -> tuple[Request, ...]:
+        """The requests that are likely to come next (``WORKER_PEEK`` of them at most), to preload what they need."""
+        return tuple(_readable(self._task.upcoming))
+
+    @property
+    def transaction(self) -> Any:
+        """What ``WORKER_OFFSET_STORE`` gives to write results with; None without such a store."""
+        return self._transaction
+
+
+def _readable(records: Iterable[Record]) -> Iterator[Request]:
+    """The requests in these records; what is none is left out, as it will not reach the handler either."""
+    for record in records:
+        with contextlib.suppress(MalformedError):
+            yield decode_request(record.value)

@@ -33,8 +33,7 @@ OWNED = {
     "group.id": _BY_VARIABLE.format("KAFKA_CONSUMER_GROUP_ID"),
     "group.protocol": _BY_VARIABLE.format("KAFKA_GROUP_PROTOCOL"),
     "group.protocol.type": "the group is one of consumers",
-    "group.instance.id": "processes are dynamic members: a static one that is killed under the consumer protocol "
-    "cannot come back before its session has timed out",
+    "group.instance.id": "every process needs one of its own: set KAFKA_STATIC_MEMBERSHIP=on, and WORKER_REPLICA",
     "client.id": "every process is called <host>-<slot>, so that the members of the group can be told apart",
     "partition.assignment.strategy": "the worker holds revoked partitions and needs cooperative-sticky for it",
     "enable.auto.commit": _OFFSETS,
@@ -44,7 +43,7 @@ OWNED = {
     "offset.store.method": _OFFSETS,
     "offset.store.path": _OFFSETS,
     "offset.store.sync.interval.ms": _OFFSETS,
-    "enable.partition.eof": "the end of a partition is no event to the worker",
+    "enable.partition.eof": "the worker commits past the markers of transactions, and needs to know where they end",
     "isolation.level": "a request whose transaction was aborted was never made, so only committed ones are read",
     "allow.auto.create.topics": "a misspelt topic must be an error, not a new topic",
     "max.poll.records": "how many records are taken at once follows from the queue before the task",

@@ -1,8 +1,8 @@
 """The few calls the worker makes on Kafka. The confluent adapters and the fake broker both implement them.
 
-Every method is called from the poll thread only, and every callback runs on that thread, inside one of these calls.
-A callback may raise: the consumer's adapter keeps the first exception until the client's call has returned and raises
-it then, because an exception thrown through the client loses records.
+Every method is called from the poll thread only (the transactor's apart), and every callback runs on that thread,
+inside one of these calls. A callback may raise: the consumer's adapter keeps the first exception until the client's
+call has returned and raises it then, because an exception thrown through the client loses records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from worker.core.model import Headers, Partition, Record
+    from worker.core.model import End, Headers, Partition, Record
 
 
 class KafkaFailure(NamedTuple):
@@ -26,6 +26,37 @@ class KafkaFailure(NamedTuple):
         return f"{self.code}: {self.message}"
 
 
+class Position(NamedTuple):
+    """Where a group stands in a partition, and what its members noted there for each other."""
+
+    offset: int
+    notes: str = ""  # the commit's metadata: at most 4,095 characters from this client
+
+
+class Message(NamedTuple):
+    """A record to be written."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Transaction(NamedTuple):
+    """Answers and the positions that go with them: all of it is seen, or nothing."""
+
+    messages: Sequence[Message]
+    positions: Mapping[Partition, Position]
+    member: object  # ``Consumer.membership`` when the leases of these partitions were valid
+
+
+class Ended(NamedTuple):
+    """How a transaction ended: committed, or not at all; then ``failure`` says why and it may be tried again."""
+
+    committed: bool
+    failure: KafkaFailure | None = None
+
+
 class Deliveries(NamedTuple):
     """What became of produced records, named by the tokens they were produced with."""
 
@@ -36,8 +67,12 @@ class Deliveries(NamedTuple):
 class Listener(Protocol):
     """What the consumer tells its owner, from inside ``poll``, ``commit_now`` or ``close``."""
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These partitions are ours from now on, under a new lease. They start unpaused."""
+    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int]:
+        """These partitions are ours from now on, under a new lease. They start unpaused.
+
+        ``positions`` is what the group has committed (None: nothing yet). Returns the offsets to begin with instead,
+        if any.
+        """
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """These partitions go elsewhere when this call returns; until then they can still be committed."""
@@ -45,7 +80,7 @@ class Listener(Protocol):
     def lost(self, partitions: Sequence[Partition]) -> None:
         """These partitions are gone and may already run elsewhere: nothing of theirs may be committed."""
 
-    def committed(self, offsets: Mapping[Partition, int], failure: KafkaFailure | None) -> None:
+    def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
         """The answer to ``commit``. A failure means unknown, not undone."""
 
 
@@ -55,8 +90,10 @@ class Consumer(Protocol):
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """Join the group."""
 
-    def poll(self, limit: int, timeout: float) -> list[Record]:
+    def poll(self, limit: int, timeout: float) -> list[Record | End]:
         """Up to ``limit`` records: wait at most ``timeout`` seconds for the first, take the rest only if there.
+
+        Among them, wherever a partition's end was reached, that end.
 
         Raises ``ClientFatalError`` when the client cannot go on.
         """
@@ -67,11 +104,17 @@ class Consumer(Protocol):
     def resume(self, partitions: Sequence[Partition]) -> None:
         """Fetch these again; the first record may take a second."""
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def end(self, partition: Partition) -> int:
+        """Where a partition ends, as the client has last heard (-1: it has not). Asks nobody."""
+
+    def commit(self, positions: Mapping[Partition, Position]) -> None:
         """Send a commit; the answer comes by ``Listener.committed`` inside a later ``poll``."""
 
-    def commit_now(self, offsets: Mapping[Partition, int]) -> KafkaFailure | None:
+    def commit_now(self, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
         """Commit and wait for the answer. Has no time-out: it lasts as long as the broker is away."""
+
+    def membership(self) -> object:
+        """Who this member is in which generation of the group, for ``Transaction``."""
 
     def close(self) -> None:
         """Leave the group. ``revoked`` is called for what is still assigned."""
@@ -91,3 +134,31 @@ class Producer(Protocol):
 
     def close(self) -> None:
         """Give up what is queued and free the client."""
+
+
+class Transactor(Protocol):
+    """A transactional producer. One thread at a time, which need not be the poll thread: its calls wait.
+
+    ``called_at`` is the monotonic time at which its last call of the client began; any thread may read it.
+    """
+
+    called_at: float
+
+    def open(self) -> None:
+        """Take the identity: end what a former process of this name has left open. Waits while the broker is away.
+
+        ``commit`` would do that too, but the partitions of what was left open stand still until then.
+        """
+
+    def commit(self, transaction: Transaction) -> Ended:
+        """Write it all, or nothing; returns when that is certain, which an outage of the broker may delay.
+
+        Raises ``ClientFatalError`` when another producer has taken over this one's identity, or the client cannot go
+        on.
+        """
+
+    def find_out(self, transaction: Transaction) -> Ended:
+        """How a transaction ended that another transactor of this name, given up since, has begun. As ``commit``."""
+
+    def close(self) -> None:
+        """Free the client; a transaction under way is left to the broker."""

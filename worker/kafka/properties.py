@@ -41,6 +41,8 @@ _CONSUMER: Properties = {
     # Where nothing was committed, or what was has been deleted: begin with the oldest. "latest" would skip requests.
     "auto.offset.reset": "earliest",
     "isolation.level": "read_committed",
+    # Where a partition's end lies behind the markers of transactions, no record tells.
+    "enable.partition.eof": True,
     # What the client holds ahead of the worker's own queue, per process: 64 MB and 100,000 records by default, and a
     # record of 20 bytes takes some 400 in the client.
     "queued.max.messages.kbytes": 4_096,

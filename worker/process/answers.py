@@ -6,12 +6,13 @@ import heapq
 import itertools
 import math
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
 from worker.core.model import Failure, Outcome
-from worker.process.letters import DeadLetter, dead_letter, reduced, size_of
+from worker.process.letters import DeadLetter, dead_letter, oversized, reduced, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,11 +39,12 @@ class _Letter(NamedTuple):
 
 
 class _BadNews(NamedTuple):
-    """The answer to a request that went to the dead letters, under way."""
+    """The answer to a request without a result, under way; ``name`` is its outcome in the contract's words."""
 
     outcome: Outcome
     failure: Failure
     key: bytes | None
+    name: str
 
 
 # What is under way, and the token it is produced with. An Outcome stands for its own good answer.
@@ -50,7 +52,7 @@ _Sending = Outcome | _Letter | _BadNews
 
 
 class Answers:
-    """Takes outcomes that are to be answered and calls ``settled(lane, offset)`` once the answer is confirmed.
+    """Takes outcomes that are to be answered and calls ``settled(lane, *offsets)`` once the answers are confirmed.
 
     A delivery that failed for any reason but its size is produced again, for ever: a request is never left without
     its answer, and "failed" may mean "delivered", so readers know an answer by its origin. Poll thread.
@@ -61,10 +63,12 @@ class Answers:
         config: ProcessConfig,
         producer: Producer,
         encoder: AnswerEncoder,
-        settled: Callable[[Lane, int], None],
+        settled: Callable[..., None],
         metrics: Metrics,
         tasklog: TaskLog,
     ) -> None:
+        self.busy = False  # nothing here keeps a commit waiting
+        self.expelled = False  # nor asks the group
         self.answered = 0  # requests whose answer was confirmed
         self.outstanding = 0  # requests whose answer is under way
         self.outstanding_bytes = 0  # what they hold in memory
@@ -75,6 +79,8 @@ class Answers:
         self._settled = settled
         self._metrics = metrics
         self._tasklog = tasklog
+        # What was started at most once will be answered by nobody else, whoever has the partition now.
+        self._needs_lease = config.guarantee != "at-most-once"
         self._again: list[tuple[float, int, _Sending]] = []
         self._order = itertools.count()
 
@@ -87,6 +93,19 @@ class Answers:
         """Dead letter first; its answer when that is confirmed."""
         self._take(outcome)
         self._bury(outcome, failure)
+
+    def refuse(self, outcome: Outcome, failure: Failure, name: str) -> None:
+        """Answer with ``EXPIRED`` or ``CANCELLED``."""
+        self._take(outcome)
+        self.outstanding_bytes -= len(outcome.result)
+        outcome.result = b""
+        self._produce_bad_news(_BadNews(outcome, failure, outcome.task.record.key, name))
+
+    def settle_down(self) -> None:
+        """Nothing to wait for: see ``Transactions``, as for the next."""
+
+    def joined(self) -> None:
+        """Nothing to do."""
 
     def serve(self, timeout: float, now: float) -> None:
         """Take in what became of the records under way, waiting at most ``timeout`` seconds; repeat what is due."""
@@ -117,7 +136,7 @@ class Answers:
 
     def _send(self, sending: _Sending) -> None:
         outcome = sending if isinstance(sending, Outcome) else sending.outcome
-        if not outcome.task.lane.open:  # its lease ended meanwhile: the next owner answers
+        if self._needs_lease and not outcome.task.lane.open:  # its lease ended meanwhile: the next owner answers
             self._forget(outcome)
         elif isinstance(sending, Outcome):
             self._produce_ok(sending)
@@ -129,13 +148,9 @@ class Answers:
     def _produce_ok(self, outcome: Outcome) -> None:
         value, key = self._encoder.ok(outcome), outcome.task.record.key
         if size_of(key, value) > self._max_answer_bytes:
-            self._bury(outcome, self._oversized(len(value)))
+            self._bury(outcome, oversized(len(value), self._ack_topic, self._max_answer_bytes))
         else:
             self._producer.produce(self._ack_topic, key, value, (), outcome)
-
-    def _oversized(self, size: int) -> Failure:
-        message = f"the answer has {size} bytes; {self._ack_topic} takes {self._max_answer_bytes}"
-        return Failure("OversizedResult", message)
 
     def _bury(self, outcome: Outcome, failure: Failure) -> None:
         self.outstanding_bytes -= len(outcome.result)
@@ -148,30 +163,34 @@ class Answers:
         self._producer.produce(self._config.dead_letter_topic, *sending.letter, sending)
 
     def _produce_bad_news(self, sending: _BadNews) -> None:
-        value = self._encoder.dead_lettered(sending.outcome, sending.failure)
+        value = self._encoder.unprocessed(sending.outcome, sending.failure, sending.name)
         self._producer.produce(self._ack_topic, sending.key, value, (), sending)
 
     # -- what became of it
 
     def _confirm(self, confirmed: list[object]) -> None:
         self._finish([sending for sending in confirmed if isinstance(sending, Outcome)], "OK")
-        self._finish([sending.outcome for sending in confirmed if isinstance(sending, _BadNews)], "DEAD_LETTERED")
-        for sending in confirmed:
-            if isinstance(sending, _Letter):
+        for sending in [sending for sending in confirmed if not isinstance(sending, Outcome)]:
+            if isinstance(sending, _BadNews):
+                self._finish([sending.outcome], sending.name)
+            elif isinstance(sending, _Letter):
                 self._metrics.add("dead_letters_total")
-                self._send(_BadNews(sending.outcome, sending.failure, sending.outcome.task.record.key))
+                key = sending.outcome.task.record.key
+                self._send(_BadNews(sending.outcome, sending.failure, key, "DEAD_LETTERED"))
 
     def _finish(self, outcomes: list[Outcome], name: str) -> None:
         """These answers are confirmed: settle their requests."""
         if not outcomes:
             return
         now_ns = time.time_ns()
+        answered: defaultdict[Lane, list[int]] = defaultdict(list)
         for outcome in outcomes:
             task = outcome.task
-            lane = task.lane
-            lane.unconfirmed -= 1
+            answered[task.lane].append(task.record.offset)
             self.outstanding_bytes -= task.size + len(outcome.result)
-            self._settled(lane, task.record.offset)
+        for lane, offsets in answered.items():
+            lane.unconfirmed -= len(offsets)
+            self._settled(lane, *offsets)
         self.outstanding -= len(outcomes)
         self.answered += len(outcomes)
         self._metrics.add("tasks_total", len(outcomes), label=name)
@@ -193,7 +212,8 @@ class Answers:
             if smaller is not None:
                 self._send(smaller)
             elif trouble.code == _TOO_LARGE and isinstance(sending, Outcome):
-                self._bury(sending, self._oversized(len(sending.result)))
+                size = len(sending.result)
+                self._bury(sending, oversized(size, self._ack_topic, self._max_answer_bytes))
             else:
                 self._metrics.add("delivery_failures_total", label=trouble.code)
                 heapq.heappush(self._again, (now + AGAIN_SECONDS, next(self._order), sending))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from worker.core.model import Failure
+
 if TYPE_CHECKING:
-    from worker.core.model import Failure, Headers, Task
+    from worker.core.model import Headers, Task
 
 MESSAGE_LIMIT = 1_000  # bytes of the error message kept in a header
 _OWN_HEADERS = 7  # with the one that says that the value is missing
@@ -68,3 +70,8 @@ def size_of(key: bytes | None, value: bytes | None, headers: Headers = ()) -> in
     for name, content in headers:
         size += len(name) * 4 + len(content or b"") + 10
     return size
+
+
+def oversized(size: int, topic: str, limit: int) -> Failure:
+    """Why there is a dead letter instead of an answer of ``size`` bytes."""
+    return Failure("OversizedResult", f"the answer has {size} bytes; {topic} takes {limit}")

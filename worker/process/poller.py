@@ -12,48 +12,48 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
 from worker.core.assignment import Assignment
 from worker.core.deadline import Deadline
-from worker.core.flow import Fetch, Intake, Pace, has_its_share
 from worker.core.lifecycle import Lifecycle, State
-from worker.core.model import Verdict
-from worker.core.retry import Again, Answer, Bury, RetryPolicy, decide
 from worker.errors import ExitCode
 from worker.process.answers import Answers
 from worker.process.cell import Command
 from worker.process.committer import Committer
+from worker.process.feed import PERMIT_WAIT, Feed
+from worker.process.outcomes import Outcomes
 from worker.process.rebalance import Rebalance
 from worker.process.report import Report
 from worker.process.service import ServiceDiedError
+from worker.process.stored import StoreDesk
+from worker.process.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from worker.codec import AnswerEncoder
     from worker.core.lane import Lane
-    from worker.core.model import Failure, Outcome
+    from worker.core.model import Partition
+    from worker.handlers.batch import BatchRunner
     from worker.handlers.context import Reason
     from worker.handlers.runner import Runner
     from worker.kafka.ports import Consumer, Producer
     from worker.metrics import Metrics
     from worker.process.cell import Cell
     from worker.process.config import ProcessConfig
+    from worker.process.courier import Courier
     from worker.process.mailbox import Mailbox
     from worker.process.service import Service
+    from worker.process.settlement import Settlement
     from worker.process.tasklog import TaskLog
+    from worker.stores.port import OffsetStore
 
-IDLE_WAIT = 0.1  # seconds in the client's poll while there is nothing to do
 BUSY_WAIT = 0.05  # seconds between turns while a task runs
 FLUSH_WAIT = 0.01  # seconds at most for deliveries while nothing runs, before other things are looked at
 DELIVERY_WAIT = 0.02  # the first of the growing waits for a delivery beside a running task: every turn costs it time
-# Answers under way: more would only fill memory while the broker is away.
-MAX_UNCONFIRMED = 10_000
-MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
 CANCEL_GRACE = 5.0  # seconds a cancelled task has to return
 SETTLE_LIMIT = 60.0  # seconds for the last answers and commits when leaving
 
@@ -68,43 +68,82 @@ class Poller:
         config: ProcessConfig,
         *,
         consumer: Consumer,
-        producer: Producer,
+        writer: Producer | Courier,
         encoder: AnswerEncoder,
-        runner: Runner,
+        runner: Runner | BatchRunner,
         service: Service,
         mailbox: Mailbox,
         cell: Cell,
         metrics: Metrics,
         tasklog: TaskLog,
         hold: Callable[[], float],
+        store: OffsetStore | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lifecycle = Lifecycle()
-        self.assignment = Assignment()
+        self.assignment = Assignment(config.ordering, batches=config.batch_size > 1)
         self.drain_asked = False  # by a signal to this very process
         self._gave_up = False  # a running task was cancelled on the way out
         self._config = config
         self._consumer = consumer
-        self._producer = producer
         self._runner = runner
         self._service = service
         self._mailbox = mailbox
         self._cell = cell
         self._metrics = metrics
-        self._tasklog = tasklog
         self._hold_limit = hold
         self._clock = clock
-        self._retry = RetryPolicy(config.max_attempts, config.retry_first, config.retry_greatest)
-        self._pace = Pace()
-        self._intake = Intake()
-        self._handed = 0  # tasks the service has, those of ended leases included
         self._patience = DELIVERY_WAIT
         self._limit = Deadline()  # for leaving
-        self._committer = Committer(consumer, self.assignment, metrics, clock)
-        self._answers = Answers(config, producer, encoder, self._committer.settled, metrics, tasklog)
-        self._rebalance = Rebalance(self.assignment, self._committer, metrics, self._hold, self._abandon)
+        self._committer = Committer(config, consumer, self.assignment, metrics, clock)
+        self._store = StoreDesk(store, self._committer.settled) if store is not None else None
+        self._answers, self._close_writer = self._settlement(writer, encoder, tasklog)
+        self._committer.busy = lambda: self._answers.busy
+        self._feed = Feed(
+            config,
+            consumer,
+            self.assignment,
+            service,
+            runner,
+            self._answers,
+            self._committer,
+            self.lifecycle,
+            metrics,
+        )
+        self._outcomes = Outcomes(
+            config, mailbox, self._feed, self._answers, self._committer, self._store, metrics, tasklog
+        )
+        self._rebalance = Rebalance(
+            self.assignment, self._committer, metrics, self._hold, self._abandon, self._answers.joined, self._begin
+        )
         self._report = Report(cell, metrics, self.assignment)
         self._pid = os.getpid()
+
+    def _settlement(
+        self, writer: Producer | Courier, encoder: AnswerEncoder, tasklog: TaskLog
+    ) -> tuple[Settlement, Callable[[], None]]:
+        """How answers are written, and what frees the client that writes them."""
+        config, metrics = self._config, self._metrics
+        if config.guarantee != "exactly-once":
+            producer = cast("Producer", writer)
+            settled = self._store.settled if self._store is not None else self._committer.settled
+            answers = Answers(config, producer, encoder, settled, metrics, tasklog)
+            return answers, producer.close
+        courier = cast("Courier", writer)
+        return (
+            Transactions(
+                config,
+                courier,
+                encoder,
+                self._consumer,
+                self._committer,
+                lambda: list(self.assignment.lanes.values()),
+                metrics,
+                tasklog,
+                self._clock,
+            ),
+            courier.close,
+        )
 
     # -- life
 
@@ -121,28 +160,34 @@ class Poller:
         """One round of everything."""
         now = self._clock()
         self._stamp_and_obey(now)
-        self._collect(now)
+        if self._outcomes.collect(now):
+            self._patience = DELIVERY_WAIT
+        if self._feed.handed:
+            self._feed.hand_over(now)  # first of all: what runs may be the last that the service has
         self._answers.serve(0, now)
+        self._feed.ask(now)
         self._committer.tick(now)
-        waited = self._fetch(now)
+        waited = self._feed.fetch(now)
         # Last: from here on the service thread has the interpreter, and this one only waits.
-        self._hand_over(self._clock())
+        now = self._clock()
+        self._feed.hand_over(now)
+        self._committer.tick(now)
         if not waited:
             self._wait(now)
 
     def _finished(self) -> bool:
         if not self.lifecycle.leaving:
             return False
-        settled = not (self._handed or self._answers.outstanding or self._committer.pending)
+        settled = not (self._feed.handed or self._answers.outstanding or self._committer.pending)
         return settled or self._limit.passed(self._clock())
 
     def _leave(self) -> ExitCode:
-        cancelled = self._gave_up or self._handed > 0
+        cancelled = self._gave_up or self._feed.handed > 0
         unsettled = self._answers.outstanding > 0 or self._committer.pending
         self.lifecycle.to(State.CLOSED)
         self.assignment.close(list(self.assignment.lanes))
         self._consumer.close()
-        self._producer.close()
+        self._close_writer()
         self._publish()
         return ExitCode.DRAIN_TIMED_OUT if cancelled or unsettled else ExitCode.DRAINED
 
@@ -163,7 +208,8 @@ class Poller:
             self._drain()
         elif command & Command.START_TASKS and self.lifecycle.state is State.JOINING:
             self.lifecycle.to(State.RUNNING)
-        if self.lifecycle.state is State.DRAINING and not self._handed and self._limit.at == float("inf"):
+            log.info("process.ready", protocol=self._protocol)
+        if self.lifecycle.state is State.DRAINING and not self._feed.handed and self._limit.at == float("inf"):
             # What is left to do is the broker's part, and it may be away.
             self._limit = Deadline.after(SETTLE_LIMIT, now)
 
@@ -171,150 +217,32 @@ class Poller:
         if self.lifecycle.to(State.DRAINING):
             log.info("process.draining")
             self._service.closed = True
+            self._committer.leaving = True
 
     def _cancel_all(self, now: float) -> None:
-        self._service.closed = True
+        self._service.closed = self._committer.leaving = True
         if self.lifecycle.to(State.CANCELLING):
             self._limit = Deadline.after(CANCEL_GRACE, now)
             self._cancel("drain", list(self.assignment.lanes.values()))
 
     def _cancel(self, reason: Reason, lanes: Collection[Lane]) -> None:
-        running = self._runner.running
-        if running is not None and running[0].lane in lanes:
-            log.warning("task.cancelling", reason=reason, partition=str(running[0].lane.partition))
+        task = self._runner.cancel(reason, lanes)
+        if task is not None:
+            log.warning("task.cancelling", reason=reason, partition=str(task.lane.partition))
             self._gave_up = self._gave_up or self.lifecycle.state is State.CANCELLING
-            self._runner.cancel(reason, running[0])
 
     def _abandon(self, lane: Lane) -> None:
         self._cancel("revoked", (lane,))
 
     # -- work
 
-    def _collect(self, now: float) -> None:
-        outcomes = self._mailbox.take()
-        if not outcomes:
-            return
-        self._patience = DELIVERY_WAIT
-        self._handed -= len(outcomes)
-        for outcome in outcomes:
-            self._judge(outcome, now)
-        self._measure([outcome for outcome in outcomes if outcome.started_ns])
-
-    def _measure(self, started: list[Outcome]) -> None:
-        run_seconds = [outcome.run_seconds for outcome in started]
-        self._metrics.observe("run_seconds", run_seconds)
-        for verdict, count in Counter([outcome.verdict for outcome in started]).items():
-            self._metrics.add("attempts_total", count, label=verdict.value)
-        self._metrics.add("task_seconds_total", sum(run_seconds))
-        self._metrics.add("task_cpu_seconds_total", sum([outcome.cpu_seconds for outcome in started]))
-        self._pace.observe(len(started), sum(run_seconds))
-
-    def _judge(self, outcome: Outcome, now: float) -> None:
-        """Decide what follows an outcome, and do it."""
-        task = outcome.task
-        lane = task.lane
-        if not lane.open:
-            lane.done()
-            self._drop(outcome, "the lease has ended")
-            return
-        step = decide(outcome, task.attempt, self._retry)
-        if isinstance(step, Answer):
-            lane.done()
-            self._answers.ok(outcome)
-        elif isinstance(step, Bury):
-            lane.done()
-            self._answers.bury(outcome, _failure_of(outcome))
-        elif isinstance(step, Again):
-            lane.put_back(task, now + step.after)
-            self._tasklog.retrying(outcome, step.after)
-        else:
-            lane.put_back(task)
-            if outcome.verdict is Verdict.DROPPED:
-                self._drop(outcome, "cancelled")
-
-    def _drop(self, outcome: Outcome, reason: str) -> None:
-        if outcome.started_ns:
-            self._metrics.add("dropped_total")
-            self._tasklog.dropped(outcome, reason)
-
-    def _hand_over(self, now: float) -> None:
-        """Keep the service supplied: one task that runs and one that waits, or, of short ones, a chunk at a time.
-
-        Short tasks go in lockstep, chunk after chunk: two threads at once would only fight for the interpreter lock,
-        and every delivery report has to take it.
-        """
-        answers = self._answers
-        if answers.outstanding >= MAX_UNCONFIRMED or answers.outstanding_bytes >= MAX_UNCONFIRMED_BYTES:
-            return
-        if not self.lifecycle.may_start:
-            return
-        chunk = self._pace.chunk()
-        while self._handed < (2 if chunk == 1 else 1):
-            tasks = self.assignment.take(chunk, now)
-            if not tasks:
-                return
-            self._handed += len(tasks)
-            self._service.hand_over(tasks)
-
-    # -- fetching and waiting
-
-    def _fetch(self, now: float) -> bool:
-        """Take records if there is room, waiting if there is nothing else to do. False: a wait is still due."""
-        idle = not self._handed and not self._answers.outstanding
-        running = self._runner.running
-        if running is not None:
-            self._pace.running(running[1])
-        startable, startable_bytes = self.assignment.startable(now)
-        fetch = self._intake.decide(
-            ahead=startable + max(0, self._handed - 1),
-            ahead_bytes=startable_bytes,
-            buffer=self._pace.buffer(),
-            idle=idle,
-            closed=self.lifecycle.leaving,
-            now=now,
-        )
-        self._apply_pause(fetch, idle=idle, now=now)
-        if fetch.limit is None:
-            return False
-        timeout = min(IDLE_WAIT, self._next_due(now)) if idle else 0.0
-        records = self._consumer.poll(fetch.limit, timeout)
-        if records:
-            self._metrics.add("records_total", len(records))
-            self._metrics.add("record_bytes_total", self.assignment.admit(records))
-        return idle
-
-    def _apply_pause(self, fetch: Fetch, *, idle: bool, now: float) -> None:
-        """Pause and resume single partitions, once per change."""
-        wanted = {lane: self._to_pause(lane, fetch, idle=idle, now=now) for lane in self.assignment.lanes.values()}
-        pause = [lane for lane, paused in wanted.items() if paused and not lane.paused]
-        resume = [lane for lane, paused in wanted.items() if lane.paused and not paused]
-        if pause:
-            self._consumer.pause([lane.partition for lane in pause])
-            self._metrics.add("pauses_total", len(pause))
-        if resume:
-            self._consumer.resume([lane.partition for lane in resume])
-        for lane in (*pause, *resume):
-            lane.paused = wanted[lane]
-
-    def _to_pause(self, lane: Lane, fetch: Fetch, *, idle: bool, now: float) -> bool:
-        if self.lifecycle.leaving:
-            return True
-        if not fetch.paused and not lane.waits(now):
-            return False
-        running = self._runner.running
-        waiting = len(lane.queue) + lane.handed - (running is not None and running[0].lane is lane)
-        buffer = max(self._pace.buffer(), 1) if idle else self._pace.buffer()
-        return has_its_share(waiting, lane.queued_bytes, buffer=buffer, lanes=len(self.assignment.lanes))
-
-    def _next_due(self, now: float) -> float:
-        """Seconds until something is due by the clock."""
-        due = min(self._answers.next_repeat(), self.assignment.next_ready() if self.lifecycle.may_start else now + 1)
-        return max(0.001, due - now)
-
     def _wait(self, now: float) -> None:
-        if not self._handed and self._answers.under_way:
+        soon = not self._feed.handed and self._committer.in_flight  # a task may wait for that, and only a poll tells
+        if not self._feed.handed and self._answers.under_way:
             # Nothing will join these answers: send them now, without lingering.
-            self._answers.serve(FLUSH_WAIT, now)
+            self._answers.serve(PERMIT_WAIT if soon else FLUSH_WAIT, now)
+        elif soon:
+            self._mailbox.wait(PERMIT_WAIT)
         elif self._answers.outstanding:
             self._mailbox.wait(self._patience)
             self._patience = min(BUSY_WAIT, self._patience * 2)
@@ -325,27 +253,42 @@ class Poller:
 
     def _hold(self, lanes: Sequence[Lane]) -> None:
         """Go on with everything but polling until nothing of ``lanes`` is under way, or their time is up."""
-        for task in self._service.recall(lanes):
-            self._handed -= 1
-            task.lane.put_back(task)
-        if not any(lane.busy for lane in lanes):
-            return
+        self._feed.recall(lanes)
+        if any(lane.busy for lane in lanes):
+            self._hold_busy(lanes)
+        self._answers.settle_down()
+
+    def _hold_busy(self, lanes: Sequence[Lane]) -> None:
         limit = self._hold_limit()
         log.info("partitions.holding", partitions=[str(lane.partition) for lane in lanes if lane.busy], limit=limit)
         deadline, cancelled = Deadline.after(limit, self._clock()), False
         while any(lane.busy for lane in lanes):
             now = self._clock()
             self._stamp_and_obey(now)
-            if cancelled and deadline.passed(now):
+            if (cancelled and deadline.passed(now)) or self._limit.passed(now):
                 return
             if not cancelled and (deadline.passed(now) or self.lifecycle.state is State.CANCELLING):
                 deadline, cancelled = Deadline.after(CANCEL_GRACE, now), True
                 self._cancel("revoked", lanes)
-            self._collect(now)
+            self._outcomes.collect(now)
             self._answers.serve(0, now)
-            self._committer.commit_now(self.assignment.lanes.values())
-            self._hand_over(now)
+            if self._answers.expelled:  # we would be told by a poll, and do not poll
+                self._rebalance.lost(list(self.assignment.lanes))
+                return
+            self._committer.commit_now(self.assignment.lanes.values(), working=True)
+            self._feed.hand_over(now)
             self._wait(now)
+
+    def _begin(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Where to begin instead of the committed offsets."""
+        self._publish()  # what was counted as lost just now must not be lost with this process
+        if self._store is None:
+            return {}
+        return self._store.begin(partitions, self.assignment.lanes, self._answers.ok)
+
+    @property
+    def _protocol(self) -> str:
+        return getattr(self._consumer, "protocol", "")
 
     def _publish(self) -> None:
         self._report.publish(
@@ -353,12 +296,5 @@ class Poller:
             self.lifecycle.state,
             running=self._runner.running,
             unconfirmed=self._answers.outstanding,
-            protocol=getattr(self._consumer, "protocol", ""),
+            protocol=self._protocol,
         )
-
-
-def _failure_of(outcome: Outcome) -> Failure:
-    if outcome.failure is None:
-        message = "a buried outcome has a failure"
-        raise AssertionError(message)
-    return outcome.failure

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from worker.core.notes import NOTHING, Notes, NotesError, decode, gaps
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from worker.core.assignment import Assignment
     from worker.core.lane import Lane
     from worker.core.model import Partition
-    from worker.kafka.ports import KafkaFailure
+    from worker.kafka.ports import KafkaFailure, Position
     from worker.metrics import Metrics
     from worker.process.committer import Committer
     from worker.vocabulary import Event
@@ -24,7 +26,8 @@ class Rebalance:
     """The listener of the consumer.
 
     ``hold(lanes)`` returns when nothing of these lanes runs or waits for its confirmation, or their time is up;
-    ``abandon(lane)`` asks the running task of a lost lane to stop.
+    ``abandon(lane)`` asks the running task of a lost lane to stop; ``joined()`` is called after every assignment, and
+    ``begin(partitions)`` returns where to begin instead of the committed offsets.
     """
 
     def __init__(
@@ -34,17 +37,47 @@ class Rebalance:
         metrics: Metrics,
         hold: Callable[[Sequence[Lane]], None],
         abandon: Callable[[Lane], None],
+        joined: Callable[[], None],
+        begin: Callable[[Sequence[Partition]], Mapping[Partition, int]],
     ) -> None:
         self._assignment = assignment
         self._committer = committer
         self._metrics = metrics
         self._hold = hold
         self._abandon = abandon
+        self._joined = joined
+        self._begin = begin
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """A new lease for each."""
-        self._note("partitions.assigned", partitions)
-        self._assignment.assign(partitions)
+    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int]:
+        """A new lease for each, with what the former owner has noted."""
+        self._note("partitions.assigned", list(positions))
+        noted = {partition: self._read(partition, position) for partition, position in positions.items()}
+        bases = {partition: position.offset if position else None for partition, position in positions.items()}
+        for lane in self._assignment.assign(bases, noted):
+            lane.confirmed = positions[lane.partition]
+            self._tell_of_lost(lane, noted[lane.partition])
+        self._joined()
+        return self._begin(list(positions))
+
+    @staticmethod
+    def _read(partition: Partition, position: Position | None) -> Notes:
+        if position is None:
+            return NOTHING
+        try:
+            return decode(position.notes, position.offset)
+        except NotesError as error:
+            log.warning("notes.ignored", partition=str(partition), offset=position.offset, reason=str(error))
+            return NOTHING
+
+    def _tell_of_lost(self, lane: Lane, noted: Notes) -> None:
+        """At-most-once: what a former owner has started and not answered will not be started again."""
+        if noted.started is None or lane.base is None:
+            return
+        lane.changed = True  # told once
+        missing = gaps(noted.started, lane.base, noted.done)
+        count = sum(stop - first for first, stop in missing)
+        self._metrics.add("lost_total", count)
+        log.warning("tasks.lost", partition=str(lane.partition), offsets=[f"{a}-{b - 1}" for a, b in missing][:50])
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Let go of what has not started, hold for what runs, commit, and end the leases."""
@@ -53,7 +86,7 @@ class Rebalance:
         for lane in lanes:
             lane.leave()
         self._hold(lanes)
-        self._committer.commit_now(lanes)
+        self._committer.commit_now(lanes, working=False)
         self._assignment.close(partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
@@ -63,9 +96,9 @@ class Rebalance:
             self._abandon(lane)
         self._assignment.close(partitions)
 
-    def committed(self, offsets: Mapping[Partition, int], failure: KafkaFailure | None) -> None:
+    def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
         """Pass the answer to a commit on."""
-        self._committer.answered(offsets, failure)
+        self._committer.answered(positions, failure)
 
     def _lanes(self, partitions: Sequence[Partition]) -> list[Lane]:
         return [self._assignment.lanes[p] for p in partitions if p in self._assignment.lanes]

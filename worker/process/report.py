@@ -47,7 +47,11 @@ class Report:
                 "protocol": protocol,
                 **self._metrics.snapshot(),
                 "partitions": {
-                    str(lane.partition): {"queued": len(lane.queue), "committed": lane.committed} for lane in lanes
+                    str(lane.partition): {
+                        "queued": len(lane.queue),
+                        "committed": lane.confirmed[0] if lane.confirmed else None,
+                    }
+                    for lane in lanes
                 },
                 "task": None if running is None else _task(*running),
             }

@@ -43,12 +43,25 @@ def limits(settings: Settings) -> Iterator[str]:
             )
 
 
-# What the contract names and this version has not. As each arrives, its line goes; with the last one, this function.
-def not_available_yet(settings: Settings) -> Iterator[str]:
-    """Settings that are right and cannot be served yet."""
-    if settings.guarantee != "at-least-once":
-        yield f"WORKER_GUARANTEE={settings.guarantee!r} is not available yet: leave it out, or set at-least-once"
+def combinations(settings: Settings) -> Iterator[str]:
+    """Settings that are right one by one and cannot be served together."""
+    if settings.offset_store:
+        yield from _with_store(settings)
+    if settings.store_url and not settings.offset_store:
+        yield "WORKER_STORE_URL is for WORKER_OFFSET_STORE=worker.stores.sql:store: set that, or leave both out"
+    if settings.peek and settings.batch_size > 1:
+        yield "WORKER_PEEK shows a handler of single tasks what comes next: leave it out with WORKER_BATCH_SIZE above 1"
+    if settings.static_membership == "on" and not settings.replica:
+        yield (
+            "KAFKA_STATIC_MEMBERSHIP=on needs WORKER_REPLICA: a name that no other replica has and that stays the same "
+            "when the replica is started again"
+        )
+
+
+def _with_store(settings: Settings) -> Iterator[str]:
+    if settings.guarantee == "at-most-once":
+        yield "WORKER_OFFSET_STORE makes results exactly-once: leave WORKER_GUARANTEE out, or set exactly-once"
     if settings.ordering != "partition":
-        yield f"WORKER_ORDERING={settings.ordering!r} is not available yet: leave it out, or set partition"
+        yield f"WORKER_OFFSET_STORE goes by offsets in order: leave WORKER_ORDERING={settings.ordering!r} out"
     if settings.batch_size > 1:
-        yield f"WORKER_BATCH_SIZE={settings.batch_size} is not available yet: leave it out, or set 1"
+        yield "WORKER_OFFSET_STORE has one transaction per task: leave WORKER_BATCH_SIZE out"

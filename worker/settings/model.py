@@ -158,10 +158,30 @@ class Settings(ClientSettings):
     """within what requests are run in order"""
     batch_size: values.Count = Field(1, validation_alias="WORKER_BATCH_SIZE")
     """how many requests the handler gets at once"""
+    batch_wait: values.Duration = Field(0.0, validation_alias="WORKER_BATCH_WAIT")
+    """how long the first request of a batch waits for others"""
+    batch_per_partition: values.Switch = Field(default=False, validation_alias="WORKER_BATCH_PER_PARTITION")
+    """on: a batch is of one partition, the partitions taking turns"""
+    peek: values.Amount = Field(0, validation_alias="WORKER_PEEK")
+    """how many of the next requests a handler of single tasks is shown"""
     max_attempts: values.Count = Field(3, validation_alias="WORKER_MAX_ATTEMPTS")
     """starts without a good finish before a request is a dead letter"""
     retry_backoff: values.Delays = Field(values.Backoff(1.0, 300.0), validation_alias="WORKER_RETRY_BACKOFF")
     """first and greatest delay between attempts"""
+    offset_store: values.OptionalReference = Field("", validation_alias="WORKER_OFFSET_STORE")
+    """a factory of the store that holds results and offsets together, package.module:function"""
+    store_url: values.Text = Field("", validation_alias="WORKER_STORE_URL", repr=False)
+    """the database of the shipped store, as SQLAlchemy writes it"""
+    replica: values.ReplicaName = Field("", validation_alias="WORKER_REPLICA")
+    """the replica's name, its own and the same after every restart; by default the host's"""
+    static_membership: values.StaticMembership = Field("auto", validation_alias="KAFKA_STATIC_MEMBERSHIP")
+    """whether a process that is started again gets its partitions back without a rebalance: on, off, or auto"""
+    commit_every: values.Count = Field(1, validation_alias="KAFKA_COMMIT_EVERY")
+    """after how many answers to commit"""
+    commit_interval: values.LimitDuration = Field(5.0, validation_alias="KAFKA_COMMIT_INTERVAL")
+    """how long an answer waits for its commit at most, where KAFKA_COMMIT_EVERY is more than 1"""
+    commit_mode: values.CommitMode = Field("async", validation_alias="KAFKA_COMMIT_MODE")
+    """async, or sync: the poll loop waits for every commit"""
     revoke_hold: values.Duration = Field(86_400.0, validation_alias="WORKER_REVOKE_HOLD")
     """how long a revoked partition may wait for its running task under the consumer protocol"""
     revoke_hold_classic: values.Duration = Field(60.0, validation_alias="WORKER_REVOKE_HOLD_CLASSIC")
@@ -178,7 +198,7 @@ class Settings(ClientSettings):
     def _misfits(self) -> Iterator[str]:
         yield from super()._misfits()
         yield from checks.limits(self)
-        yield from checks.not_available_yet(self)
+        yield from checks.combinations(self)
 
     def _holds(self) -> dict[str, float]:
         """Seconds a revoked partition may be held, by the protocols to try in this order."""

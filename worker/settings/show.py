@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _ALIKE = 0.6  # how much a name must resemble a required one that is missing, to be mentioned
+_SWITCH = ("off", "on")
 _LONGEST = 80  # characters of a wrong value that are shown
 # Secrets may stand anywhere in it, and a text that is no JSON cannot be searched for them.
 _NEVER_QUOTED = frozenset({"WORKER_HANDLER_KWARGS"})
@@ -37,8 +38,8 @@ def _text(value: Any) -> str:
             return MASK
         case Backoff():
             return f"{show_duration(value.first)}..{show_duration(value.greatest)}"
-        case float():
-            return show_duration(value)
+        case bool() | float():
+            return _SWITCH[value] if isinstance(value, bool) else show_duration(value)
         case tuple():
             return ",".join(value)
         case dict():

@@ -17,6 +17,7 @@ _ADDRESS = re.compile(r"(?:\w+://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(?::(\d+))
 LONGEST_TOPIC = 249  # characters
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_TOPIC}}}")
 _REFERENCE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_REPLICA = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _GREATEST_PORT = 65535
 
 
@@ -153,6 +154,22 @@ def upper(text: str) -> str:
     return text.strip().upper()
 
 
+def switch(text: str) -> bool:
+    """On or off."""
+    word = text.strip().lower()
+    if word not in {"on", "off", "true", "false", "yes", "no", "1", "0"}:
+        raise ValueError("must be on or off")
+    return word in {"on", "true", "yes", "1"}
+
+
+def replica_name(text: str) -> str:
+    """A name that can be part of the names Kafka knows a member by."""
+    name = text.strip()
+    if _REPLICA.fullmatch(name) is None:
+        raise ValueError("must be a name of up to 100 letters, digits, dots, hyphens and underscores")
+    return name
+
+
 Text = Annotated[str, BeforeValidator(str.strip)]
 Duration = Annotated[float, BeforeValidator(duration)]
 LimitDuration = Annotated[float, BeforeValidator(duration_above_zero)]
@@ -162,6 +179,10 @@ Topic = Annotated[str, BeforeValidator(topic)]
 Topics = Annotated[tuple[str, ...], BeforeValidator(topics)]
 Reference = Annotated[str, BeforeValidator(reference)]
 JsonObject = Annotated[dict[str, Any], BeforeValidator(json_object)]
+OptionalReference = Annotated[str, BeforeValidator(reference)]
+ReplicaName = Annotated[str, BeforeValidator(replica_name)]
+Switch = Annotated[bool, BeforeValidator(switch)]
+Amount = Annotated[int, BeforeValidator(whole(0))]
 Count = Annotated[int, BeforeValidator(whole(1))]
 Port = Annotated[int, BeforeValidator(port)]
 Processes = Annotated[int | Literal["auto"], BeforeValidator(processes)]
@@ -170,3 +191,5 @@ Guarantee = Annotated[Literal["at-most-once", "at-least-once", "exactly-once"], 
 Ordering = Annotated[Literal["partition", "key", "unordered"], BeforeValidator(lower)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(upper)]
 LogFormat = Annotated[Literal["auto", "console", "json"], BeforeValidator(lower)]
+StaticMembership = Annotated[Literal["auto", "on", "off"], BeforeValidator(lower)]
+CommitMode = Annotated[Literal["async", "sync"], BeforeValidator(lower)]

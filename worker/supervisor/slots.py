@@ -94,6 +94,7 @@ class Slot:
 
     def __init__(self, config: ProcessConfig, target: str, limits: Limits) -> None:
         self.number = config.slot
+        self.max_attempts = config.max_attempts
         self.history = History()
         self.restarts: Counter[str] = Counter()  # by how the last process ended
         self.start_at = 0.0  # when the next process is due, monotonic

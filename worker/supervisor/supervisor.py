@@ -146,6 +146,7 @@ class Supervisor:
             started=self._started,
             useful=life is not None and life.useful,
             jitter=random.random(),  # noqa: S311 - not for secrets
+            max_attempts=slot.max_attempts,
         )
         if isinstance(decision, Halt):
             self._halt(decision, life.failure() if life else "", now)

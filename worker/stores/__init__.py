@@ -1,0 +1,1 @@
+"""Databases that hold results and offsets together: ``WORKER_OFFSET_STORE``."""

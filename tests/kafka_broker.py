@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -14,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import admin as kafka_admin
 
+from tests.ports import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 api: Any = kafka_admin  # its types leave out what it gives
 ROOT = Path(__file__).parents[1]
 RUNTIME = ROOT / ".runtime"
-PORTS = range(19592, 19992)  # below those that the kernel gives to outgoing connections
 CREATE_SECONDS = 20.0
 
 
@@ -77,7 +76,7 @@ def running_broker(properties: str = "") -> Iterator[Broker]:
     """A broker with these further properties (``key=value;key=value``), gone without a trace at the end."""
     _check_runtime()
     with tempfile.TemporaryDirectory(prefix="kafka-") as folder:
-        broker = Broker(_free_port(), Path(folder) / "broker", properties)
+        broker = Broker(free_port(), Path(folder) / "broker", properties)
         try:
             broker.script("up")
             yield broker
@@ -92,12 +91,3 @@ def _check_runtime() -> None:
     if missing:
         message = f"tests with a real Kafka need {' and '.join(missing)} in {RUNTIME}: run scripts/setup first"
         raise RuntimeError(message)
-
-
-def _free_port() -> int:
-    for port in random.Random().sample(PORTS, len(PORTS)):  # others look too: no common seed
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    message = f"no free port in {PORTS}"
-    raise RuntimeError(message)

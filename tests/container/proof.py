@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from uuid import uuid4
 
 from tests.container.sandbox import Container, Image, running
 from tests.container.traffic import PARTITIONS, Queue
+from tests.ports import free_port
 from worker.codec import OK, Response
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def refuses(image: Image) -> None:
 def works(image: Image, queue: Queue) -> None:
     """requests are answered exactly once, probes and metrics answer, PID 1 reaps strangers, SIGTERM ends with 0"""
     queue.submit(f"number {i}" for i in range(REQUESTS))
-    port = _free_port()
+    port = free_port()
     settings = queue.environment("examples.hello:greet", WORKER_HTTP_PORT=str(port), WORKER_PROCESSES="2")
     with running(image, settings) as container:
         answers = queue.answers(REQUESTS, 60, container.running)
@@ -205,12 +205,6 @@ def _absent(word: str, image: Image, inspection: str) -> None:
     assert word not in inspection
     found = subprocess.run(["grep", "-rlF", word, image.root], capture_output=True, text=True, check=False)
     assert found.returncode == 1, found.stdout + found.stderr
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _get(port: int, path: str) -> tuple[int, str]:

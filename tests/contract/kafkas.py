@@ -10,12 +10,13 @@ import confluent_kafka as ck
 
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import Clock
-from worker.core.model import Headers, Partition, Record
+from worker.core.model import End, Headers, Partition, Record
 from worker.kafka import properties
-from worker.kafka.confluent import ConfluentConsumer, ConfluentProducer
+from worker.kafka.consumer import ConfluentConsumer
+from worker.kafka.producer import ConfluentProducer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.kafka_broker import Broker
     from worker.kafka.ports import Consumer, Producer
@@ -130,6 +131,7 @@ class Reader:
 
     def __init__(self, kafka: HasTime, *consumers: Consumer, timeout: float = 0.05) -> None:
         self.records: list[Record] = []
+        self.ends: list[End] = []
         self._now, self._consumers, self._timeout = kafka.now, consumers, timeout
 
     def until(self, condition: Callable[[], Any], limit: int = 100) -> list[Record]:
@@ -138,8 +140,16 @@ class Reader:
         while not condition():
             assert self._now() < end, "it did not come to that in time"
             for consumer in self._consumers:
-                self.records += consumer.poll(limit, self._timeout)
+                self.take(consumer.poll(limit, self._timeout))
         return self.records[before:]
+
+    def take(self, polled: Iterable[Record | End]) -> None:
+        """Keep what a poll gave."""
+        for one in polled:
+            if isinstance(one, End):
+                self.ends.append(one)
+            else:
+                self.records.append(one)
 
     def read(self, count: int, limit: int = 100) -> list[Record]:
         """All records so far, once there are so many."""

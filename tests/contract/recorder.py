@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from worker.core.model import Partition
-    from worker.kafka.ports import KafkaFailure
+    from worker.kafka.ports import KafkaFailure, Position
 
 
 class Recorder:
@@ -17,19 +17,21 @@ class Recorder:
     def __init__(self, **hooks: Callable[..., Any]) -> None:
         self.owned: set[Partition] = set()
         self.events: list[str] = []  # kinds, in order
-        self.answers: list[tuple[dict[Partition, int], KafkaFailure | None]] = []
+        self.found: dict[Partition, Position | None] = {}  # what was committed when they were assigned
+        self.answers: list[tuple[dict[Partition, Position], KafkaFailure | None]] = []
         self._hooks = hooks
 
-    def _note(self, kind: str, *arguments: Any) -> None:
+    def _note(self, kind: str, *arguments: Any) -> Any:
         self.events.append(kind)
-        if kind in self._hooks:
-            self._hooks[kind](*arguments)
+        return self._hooks[kind](*arguments) if kind in self._hooks else None
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        assert partitions, "nothing is no news"
-        assert self.owned.isdisjoint(partitions), "assigned twice"
-        self.owned |= set(partitions)
-        self._note("assigned", partitions)
+    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int]:
+        """A hook may say where to begin."""
+        assert positions, "nothing is no news"
+        assert self.owned.isdisjoint(positions), "assigned twice"
+        self.owned |= set(positions)
+        self.found.update(positions)
+        return self._note("assigned", positions) or {}
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         self._go("revoked", partitions)
@@ -43,6 +45,6 @@ class Recorder:
         self.owned -= set(partitions)
         self._note(kind, partitions)
 
-    def committed(self, offsets: Mapping[Partition, int], failure: KafkaFailure | None) -> None:
-        self.answers.append((dict(offsets), failure))
-        self._note("committed", offsets, failure)
+    def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
+        self.answers.append((dict(positions), failure))
+        self._note("committed", positions, failure)

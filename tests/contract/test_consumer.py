@@ -8,7 +8,8 @@ import pytest
 
 from tests.contract.kafkas import PATIENCE, Kafka, Reader, contents, partitions
 from tests.contract.recorder import Recorder
-from worker.core.model import Partition
+from worker.core.model import End, Partition, Record
+from worker.kafka.ports import Position
 
 if TYPE_CHECKING:
     from worker.kafka.ports import Consumer
@@ -35,8 +36,8 @@ def test_a_poll_gives_no_more_than_asked_and_the_next_goes_on(kafka: Kafka) -> N
     sizes, end = [0], kafka.now() + PATIENCE
     while len(reader.records) < 25:
         assert kafka.now() < end
-        reader.records += (records := consumer.poll(4, 0.1))
-        sizes.append(len(records))
+        reader.take(polled := consumer.poll(4, 0.1))
+        sizes.append(sum(isinstance(one, Record) for one in polled))
     assert max(sizes) <= 4
     assert [record.value for record in reader.records] == [str(number).encode() for number in range(25)]
 
@@ -44,16 +45,19 @@ def test_a_poll_gives_no_more_than_asked_and_the_next_goes_on(kafka: Kafka) -> N
 def test_the_rest_of_a_poll_is_taken_without_waiting(kafka: Kafka) -> None:
     """Who asks for more than there is gets what is there."""
     topic = kafka.topic()
-    consumer, _, _ = member(kafka, topic)
+    consumer, _, reader = member(kafka, topic)
+    reader.until(lambda: reader.ends)
     kafka.append(topic, b"x")
     started = kafka.now()
-    assert len(consumer.poll(1_000, 8.0)) == 1
+    reader.take(consumer.poll(1_000, 8.0))
+    assert len(reader.records) == 1
     assert kafka.now() - started < 4
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.2])
 def test_a_poll_for_nothing_ends_in_time(kafka: Kafka, timeout: float) -> None:
     consumer, _, reader = member(kafka, kafka.topic())
+    reader.until(lambda: reader.ends)
     reader.go_on(0.3)  # the answers to joining are through
     started = kafka.now()
     assert consumer.poll(10, timeout) == []
@@ -66,7 +70,7 @@ def test_a_poll_without_time_joins_and_fetches_too(kafka: Kafka) -> None:
     kafka.append(topic, b"x")
     consumer.subscribe([topic], listener)
     end = kafka.now() + PATIENCE
-    while not consumer.poll(10, 0.0):
+    while not any(isinstance(one, Record) for one in consumer.poll(10, 0.0)):
         assert kafka.now() < end
         kafka.idle(0.01)
     assert listener.events == ["assigned"]
@@ -97,7 +101,33 @@ def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, key: bytes | None,
     assert record.timestamp_ms > 0
 
 
+def test_the_end_of_a_partition_is_told(kafka: Kafka) -> None:
+    """Behind the last record, each time that it is reached; also of an empty one."""
+    topic = kafka.topic(2)
+    full, empty = Partition(topic, 0), Partition(topic, 1)
+    for _ in range(3):
+        kafka.append(topic, b"x", number=0)
+    _, _, reader = member(kafka, topic)
+    reader.until(lambda: {end.partition for end in reader.ends} == {full, empty})
+    assert set(reader.ends) == {End(full, 3), End(empty, 0)}
+    assert len(reader.records) == 3
+    kafka.append(topic, b"x", number=0)
+    reader.until(lambda: End(full, 4) in reader.ends)
+    assert len(reader.records) == 4
+
+
 # ---------------------------------------------------------------- pause and resume
+
+
+def test_the_client_knows_the_end_of_what_it_fetches(kafka: Kafka) -> None:
+    """Also of what it has not been asked for yet; of what it has never fetched it may know nothing."""
+    topic = kafka.topic()
+    consumer, _, reader = member(kafka, topic)
+    for number in range(5):
+        kafka.append(topic, str(number).encode())
+    reader.until(lambda: reader.records, limit=1)
+    assert consumer.end(Partition(topic, 0)) == 5
+    assert consumer.end(Partition("never heard of", 0)) == -1
 
 
 def test_nothing_comes_of_a_paused_partition_and_nothing_is_lost(kafka: Kafka) -> None:
@@ -146,7 +176,7 @@ def test_a_commit_is_answered_in_a_later_poll(kafka: Kafka) -> None:
     """With the offsets that were sent, once, and on nobody else's time."""
     topic = kafka.topic(2)
     consumer, listener, reader = member(kafka, topic)
-    wanted = {Partition(topic, 0): 3, Partition(topic, 1): 7}
+    wanted = {Partition(topic, 0): Position(3), Partition(topic, 1): Position(7, "a b, c")}
     consumer.commit(wanted)
     assert listener.answers == []
     reader.until(lambda: listener.answers)
@@ -159,14 +189,14 @@ def test_commits_are_answered_in_the_order_in_which_they_were_sent(kafka: Kafka)
     consumer, listener, reader = member(kafka, topic)
     partition = Partition(topic, 0)
     for offset in (1, 2, 3):
-        consumer.commit({partition: offset})
+        consumer.commit({partition: Position(offset)})
     reader.until(lambda: len(listener.answers) == 3)
-    assert [answered[partition] for answered, _ in listener.answers] == [1, 2, 3]
+    assert [answered[partition].offset for answered, _ in listener.answers] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("how", ["commit", "commit_now"])
 def test_the_next_owner_begins_where_was_committed(kafka: Kafka, how: str) -> None:
-    """And where nothing was, at the oldest record."""
+    """And where nothing was, at the oldest record; what was noted beside it is found, as long as it may be."""
     topic = kafka.topic(2)
     for number in (0, 1):
         for _ in range(5):
@@ -174,14 +204,16 @@ def test_the_next_owner_begins_where_was_committed(kafka: Kafka, how: str) -> No
     consumer, listener, reader = member(kafka, topic)
     partition = Partition(topic, 0)
     if how == "commit":
-        consumer.commit({partition: 3})
+        consumer.commit({partition: Position(3, "x" * 4_095)})
         reader.until(lambda: listener.answers)
     else:
-        assert consumer.commit_now({partition: 3}) is None
+        assert consumer.commit_now({partition: Position(3, "x" * 4_095)}) is None
     consumer.close()
-    records = member(kafka, topic)[2].read(7)
+    _, theirs, reader = member(kafka, topic)
+    records = reader.read(7)
     firsts = {p: min(r.offset for r in records if r.partition == p) for p in partitions(topic, 2)}
     assert firsts == {partition: 3, Partition(topic, 1): 0}
+    assert theirs.found == {partition: Position(3, "x" * 4_095), Partition(topic, 1): None}
 
 
 def test_a_position_is_no_commit(kafka: Kafka) -> None:
@@ -193,3 +225,25 @@ def test_a_position_is_no_commit(kafka: Kafka) -> None:
     reader.read(3)
     consumer.close()
     assert [record.offset for record in member(kafka, topic)[2].read(3)] == [0, 1, 2]
+
+
+def test_the_owner_may_begin_elsewhere(kafka: Kafka) -> None:
+    """Another store knows better; of what it says nothing the committed offset counts."""
+    topic = kafka.topic(2)
+    ours, other = Partition(topic, 0), Partition(topic, 1)
+    for number in (0, 1):
+        for _ in range(5):
+            kafka.append(topic, b"x", number=number)
+    consumer, _, _ = member(kafka, topic)
+    assert consumer.commit_now({ours: Position(1), other: Position(2)}) is None
+    consumer.close()
+    successor, listener = kafka.consumer(), Recorder(assigned=lambda _positions: {ours: 4})
+    successor.subscribe([topic], listener)
+    records = Reader(kafka, successor).read(4)
+    assert {p: min(r.offset for r in records if r.partition == p) for p in (ours, other)} == {ours: 4, other: 2}
+
+
+def test_a_membership_is_something(kafka: Kafka) -> None:
+    """Which transactions are committed with."""
+    consumer, _, _ = member(kafka, kafka.topic())
+    assert consumer.membership() is not None

@@ -13,7 +13,8 @@ from tests.contract.recorder import Recorder
 from tests.kafka_broker import running_broker
 from worker.errors import ClientFatalError
 from worker.kafka import properties
-from worker.kafka.confluent import ConfluentConsumer
+from worker.kafka.consumer import ConfluentConsumer
+from worker.kafka.ports import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ def test_it_falls_back_to_classic(old_broker: Broker, timeout: float) -> None:
         Reader(RealTime(), consumer, timeout=timeout).until(lambda: listener.owned == partitions(topic, 2))
     assert consumer.protocol == "classic"
     assert [line["event"] for line in lines if line["event"] == "protocol.fallback"] == ["protocol.fallback"]
-    assert consumer.commit_now(dict.fromkeys(listener.owned, 0)) is None
+    assert consumer.commit_now(dict.fromkeys(listener.owned, Position(0))) is None
     consumer.close()
     assert listener.events == ["assigned", "revoked"]
 

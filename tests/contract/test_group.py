@@ -10,6 +10,7 @@ import pytest
 from tests.contract.kafkas import Kafka, Reader, partitions
 from tests.contract.recorder import Recorder
 from worker.core.model import Partition
+from worker.kafka.ports import Position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ def test_a_partition_can_be_committed_until_the_revoke_returns(kafka: Kafka) -> 
     failures: list[object] = []
 
     def settle(revoked: Sequence[Partition]) -> None:
-        failures.append(first.commit_now(dict.fromkeys(revoked, 3)))
+        failures.append(first.commit_now(dict.fromkeys(revoked, Position(3))))
 
     for number in (0, 1):
         for _ in range(5):
@@ -129,7 +130,7 @@ def test_who_was_put_out_cannot_commit(kafka: Kafka) -> None:
         stack.callback(other.close)
         other.subscribe([topic], theirs)
         Reader(kafka, other).until(lambda: theirs.owned)
-        failure = consumer.commit_now({Partition(topic, 0): 1})
+        failure = consumer.commit_now({Partition(topic, 0): Position(1)})
         assert failure is not None
         assert failure.code in {"UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION", "_STATE"}
 
@@ -139,7 +140,7 @@ def test_closing_revokes_and_what_is_committed_then_counts(kafka: Kafka) -> None
     answers: list[object] = []
 
     def settle(revoked: Sequence[Partition]) -> None:
-        answers.append(consumer.commit_now(dict.fromkeys(revoked, 2)))
+        answers.append(consumer.commit_now(dict.fromkeys(revoked, Position(2))))
 
     consumer, listener = kafka.consumer(), Recorder(revoked=settle)
     consumer.subscribe([topic], listener)
@@ -198,7 +199,7 @@ def test_an_exception_of_a_callback_surfaces_after_the_call_and_loses_nothing(ka
     raised: list[OopsError] = []
     if callback == "committed":
         reader.until(lambda: listener.owned, limit=1)
-        consumer.commit({Partition(topic, 0): 0})
+        consumer.commit({Partition(topic, 0): Position(0)})
         kafka.idle(0.5)  # the answer and records are there, and come out of the same call
     while len(reader.records) < 10 or not raised:
         try:

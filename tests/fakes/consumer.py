@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from worker.core.model import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +14,10 @@ if TYPE_CHECKING:
     from tests.fakes.broker import FakeBroker
     from tests.fakes.group import Group
     from worker.core.model import Partition, Record
-    from worker.kafka.ports import KafkaFailure, Listener
+    from worker.kafka.ports import KafkaFailure, Listener, Position
 
 _names = itertools.count(1)
-_Answer = tuple["Mapping[Partition, int]", "KafkaFailure | None"]
+_Answer = tuple["Mapping[Partition, Position]", "KafkaFailure | None"]
 
 
 class FakeConsumer:
@@ -33,6 +35,7 @@ class FakeConsumer:
         self._polled_at = broker.clock()
         self._listener: Listener | None = None
         self._positions: dict[Partition, int] = {}  # of what we believe to own
+        self._ended: dict[Partition, int] = {}  # the ends that were told of
         self._flows_at: dict[Partition, float] = {}
         self._answers: list[_Answer] = []
         self._kept: BaseException | None = None
@@ -44,7 +47,7 @@ class FakeConsumer:
         self._polled_at = self._clock()
         self._group.join(self)
 
-    def poll(self, limit: int, timeout: float) -> list[Record]:
+    def poll(self, limit: int, timeout: float) -> list[Record | End]:
         assert not self.closed
         assert limit > 0
         self._group.expire()
@@ -58,7 +61,7 @@ class FakeConsumer:
         self._polled_at = self._clock()
         self._check()
         self._take(records)
-        return records
+        return [*records, *self._ends()]
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         self.paused |= {partition for partition in partitions if partition in self._positions}
@@ -68,12 +71,18 @@ class FakeConsumer:
             self._flows_at[partition] = self._clock() + self._broker.resume_delay
         self.paused -= set(partitions)
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
-        self._send(offsets, lambda failure: self._answers.append((dict(offsets), failure)))
+    def end(self, partition: Partition) -> int:
+        return self._broker.topics[partition.topic].ends[partition] if partition in self._positions else -1
 
-    def commit_now(self, offsets: Mapping[Partition, int]) -> KafkaFailure | None:
+    def commit(self, positions: Mapping[Partition, Position]) -> None:
+        self._send(positions, lambda failure: self._answers.append((dict(positions), failure)))
+
+    def membership(self) -> object:
+        return self
+
+    def commit_now(self, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
         answers: list[KafkaFailure | None] = []
-        self._send(offsets, answers.append)
+        self._send(positions, answers.append)
         self._clock.wait(math.inf, until=lambda: bool(answers))
         return answers[0]
 
@@ -104,8 +113,8 @@ class FakeConsumer:
     def _serve(self) -> None:
         """Answers to commits, then the rebalance."""
         answers, self._answers = self._answers, []
-        for offsets, failure in answers:
-            self._call("committed", offsets, failure)
+        for positions, failure in answers:
+            self._call("committed", positions, failure)
         if not self._broker.away:
             self._rebalance()
 
@@ -124,10 +133,12 @@ class FakeConsumer:
             self._group.release(self, revoked)
         if self._group.has(self) and (assigned := self._group.to_assign(self)):
             self._group.assign(self, assigned)
-            for partition in assigned:
-                self._positions[partition] = self._group.committed.get(partition, 0)
+            positions = {partition: self._group.committed.get(partition) for partition in assigned}
+            begin = self._call("assigned", positions) or {}
+            for partition, position in positions.items():
+                self._positions[partition] = begin.get(partition, position.offset if position else 0)
+                self._ended.pop(partition, None)
             self.paused -= set(assigned)
-            self._tell("assigned", assigned)
 
     def _fetch(self, limit: int) -> list[Record]:
         """What is there, from as few partitions as possible, as the real client's queue gives it. Moves nothing."""
@@ -149,7 +160,19 @@ class FakeConsumer:
             # To the end of the queue: a deep partition must not hide the others for ever.
             self._positions[partition] = self._positions.pop(partition)
 
-    def _send(self, offsets: Mapping[Partition, int], answer: Callable[[KafkaFailure | None], None]) -> None:
+    def _ends(self) -> list[End]:
+        """The ends that were reached just now."""
+        reached = []
+        for partition, position in self._positions.items():
+            topic = self._broker.topics[partition.topic]
+            end, log = topic.ends[partition], topic.logs[partition]
+            caught_up = not log or log[-1].offset < position
+            if caught_up and partition not in self.paused and self._ended.get(partition) != end:
+                self._ended[partition] = end
+                reached.append(End(partition, end))
+        return [] if self._broker.away else reached
+
+    def _send(self, offsets: Mapping[Partition, Position], answer: Callable[[KafkaFailure | None], None]) -> None:
         sent = dict(offsets)
         self._broker.ask(lambda: answer(self._group.commit(self, sent)), self._broker.commit_delay)
 
@@ -158,11 +181,12 @@ class FakeConsumer:
     def _tell(self, what: str, partitions: list[Partition]) -> None:
         self._call(what, partitions)
 
-    def _call(self, what: str, *arguments: object) -> None:
+    def _call(self, what: str, *arguments: object) -> Any:
         try:
-            getattr(self._listener, what)(*arguments)
+            return getattr(self._listener, what)(*arguments)
         except BaseException as error:  # noqa: BLE001 - kept, and raised when the call is over
             self._kept = self._kept or error
+            return None
 
     def _check(self) -> None:
         kept, self._kept = self._kept, None

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from tests.fakes.broker import FakeBroker
     from tests.fakes.consumer import FakeConsumer
     from worker.core.model import Partition
+    from worker.kafka.ports import Position
 
 
 class Group:
     """The coordinator's side. Like the real one it checks who commits, not what is theirs."""
 
     def __init__(self, broker: FakeBroker) -> None:
-        self.committed: dict[Partition, int] = {}
+        self.committed: dict[Partition, Position] = {}
         self.commits: list[tuple[str, Partition, int]] = []  # every one that was applied, with its member
         self.generation = 0
         self._broker = broker
@@ -93,12 +94,16 @@ class Group:
         if self.has(member):
             self._owned[member] -= set(partitions)
 
-    def commit(self, member: FakeConsumer, offsets: Mapping[Partition, int]) -> KafkaFailure | None:
+    def commit(self, member: FakeConsumer, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
         """Take a commit, unless its sender is not in the group or a test has scripted a fault."""
         fault = self._broker.commit_faults.popleft() if self._broker.commit_faults else None
         if not self.has(member):
             return KafkaFailure("UNKNOWN_MEMBER_ID", "not in the group")
         if fault is None or fault.applied:
-            self.committed.update(offsets)
-            self.commits += [(member.name, partition, offset) for partition, offset in offsets.items()]
+            self.stand(member.name, positions)
         return fault.failure if fault else None
+
+    def stand(self, name: str, positions: Mapping[Partition, Position]) -> None:
+        """From now on the group stands here."""
+        self.committed.update(positions)
+        self.commits += [(name, partition, position.offset) for partition, position in positions.items()]

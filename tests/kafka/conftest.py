@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -47,11 +47,13 @@ def site(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Site]]:
 def together(
     request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Callable[..., None]], None]]:
-    """Runs the scenarios in the module's list ``SCENARIOS`` at the same time, since each is mostly waiting.
+    """Runs the chosen ones of the module's ``SCENARIOS`` at the same time, since each is mostly waiting.
 
     A scenario is called with what ``site`` gives. Gives a function that waits for one and raises what it raised.
     """
-    scenarios: list[Callable[..., None]] = request.module.SCENARIOS
+    items = (item for item in request.session.items if isinstance(item, pytest.Function))
+    rows = [item.callspec.params for item in items if item.module is request.module and hasattr(item, "callspec")]
+    scenarios = [cast("Callable[..., None]", row["scenario"]) for row in rows if "scenario" in row]
 
     def play(scenario: Callable[..., None], folder: Path) -> None:
         with sites_at(broker, folder) as make:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import alive, kill
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import configure_group, reading, task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -70,23 +70,54 @@ def nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
     )
 
 
-def a_task_that_kills_every_process_is_a_crash_loop(site: Callable[..., Site]) -> None:
-    """Though each of them waits for its partition until the session of the last one is over."""
+def a_task_that_kills_its_process(site: Callable[..., Site], action: str) -> None:
+    """It is a dead letter after as many starts as any task has, and what lies beside it is done; nothing gives up.
+
+    Though each process waits for its partition until the session of the last one is over.
+    """
     one = site(partitions=1, KAFKA_GROUP_PROTOCOL="consumer")
     configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "20000" if LONG else "6000"})
-    one.submit([task(1, '{"do": "abort"}'), task(2, "go")])
-    replica = one.start()
-    assert replica.wait_exit(170) == 5, replica.tail()
+    before, fatal, behind = one.submit([task(1, "go"), task(2, f'{{"do": "{action}"}}'), task(3, "go")])
+    one.start()
+    one.wait_answered(seconds=150)
+    one.wait_committed()
+    assert one.journal.starts()[fatal.partition, fatal.offset] == 3
+    answer = one.answer_to(fatal)
+    assert (answer.outcome, answer.response.error.type, answer.response.attempt) == ("DEAD_LETTERED", "ProcessDied", 3)
+    with reading(one.bootstrap, one.dead, one.answer_partitions) as reader:
+        (letter,) = reader.read_all()
+    assert dict(letter.headers)["x-attempts"] == b"3"
+    assert one.answer_to(behind).outcome == "OK"
+    assert one.journal.starts()[behind.partition, behind.offset] == 1
+    # The one before may have been answered when the process died, and not yet committed.
+    assert {answer.outcome for answer in one.answers.records if answer.origin == before[:3]} == {"OK"}
+    one.finish(twice=[before])
+
+
+def a_task_that_aborts_is_a_dead_letter(site: Callable[..., Site]) -> None:
+    a_task_that_kills_its_process(site, "abort")
+
+
+def a_task_that_breaks_memory_is_a_dead_letter(site: Callable[..., Site]) -> None:
+    a_task_that_kills_its_process(site, "crash")
+
+
+def processes_that_never_come_to_work_are_a_crash_loop(site: Callable[..., Site]) -> None:
+    """Five in a row, here of a handler that dies when it is imported: the replica gives up."""
+    one = site(partitions=1)
+    (one.folder / "deadly.py").write_text("import os\nos.abort()\n")
+    replica = one.start(cwd=one.folder, WORKER_HANDLER="deadly:handle", WORKER_HANDLER_KWARGS="{}")
+    assert replica.wait_exit(90) == 5, replica.tail()
     (line,) = [line for line in replica.stderr.splitlines() if line.startswith("worker: ")]
     assert "SIGABRT" in line
-    assert one.committed() == {}
-    assert {entry.offset for entry in one.journal.entries()} == {0}
 
 
 SCENARIOS = [
     a_killed_process_costs_one_more_start_of_its_task,
     nothing_outlives_a_killed_supervisor,
-    a_task_that_kills_every_process_is_a_crash_loop,
+    a_task_that_aborts_is_a_dead_letter,
+    a_task_that_breaks_memory_is_a_dead_letter,
+    processes_that_never_come_to_work_are_a_crash_loop,
 ]
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.kafka.support.replica import free_port
 from tests.kafka.support.site import Site
 from tests.kafka.support.topics import Submission, reading, task, topic_names
 from tests.kafka.support.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -21,6 +23,8 @@ class LedgerLaws(RuleBasedStateMachine):
         self.admitted: list[int] = []
         self.settled: set[int] = set()
         self.last_watermark: int | None = None
+        self.end = 0
+        self.passed = 0  # the highest end that was reached with everything settled
 
     @property
     def open(self) -> list[int]:
@@ -29,7 +33,7 @@ class LedgerLaws(RuleBasedStateMachine):
     @rule(gap=gaps)
     def admit(self, gap: int) -> None:
         """Gaps (compaction, transaction markers) are harmless: the next offset is any higher one."""
-        offset = self.admitted[-1] + gap if self.admitted else gap - 1
+        offset = max(self.admitted[-1] + 1 if self.admitted else 0, self.end) + gap - 1
         self.ledger.admit(offset)
         self.admitted.append(offset)
 
@@ -40,6 +44,20 @@ class LedgerLaws(RuleBasedStateMachine):
         with pytest.raises(LedgerError):
             self.ledger.admit(self.admitted[-1] - back)
 
+    @rule(markers=st.integers(min_value=-2, max_value=4))
+    def reach_the_end(self, markers: int) -> None:
+        """Of the partition, which lies behind markers, or where an earlier look had found it."""
+        end = max(0, self.admitted[-1] + 1 + markers if self.admitted else markers)
+        before = self.ledger.watermark
+        moved = self.ledger.end(end)
+        assert moved == (self.ledger.watermark != before)
+        self.end = max(self.end, end)
+        self._pass_end()
+
+    def _pass_end(self) -> None:
+        if not self.open and (not self.admitted or self.end > self.admitted[-1]):
+            self.passed = max(self.passed, self.end)
+
     @precondition(lambda self: self.open)
     @rule(pick=picks)
     def settle(self, pick: int) -> None:
@@ -48,6 +66,7 @@ class LedgerLaws(RuleBasedStateMachine):
         moves = offset == self.open[0]
         assert self.ledger.settle(offset) is moves
         self.settled.add(offset)
+        self._pass_end()
 
     @rule(offset=st.integers(min_value=-1, max_value=40))
     def settle_what_is_not_open(self, offset: int) -> None:
@@ -60,7 +79,18 @@ class LedgerLaws(RuleBasedStateMachine):
     def the_watermark_never_passes_an_unsettled_offset(self) -> None:
         """It stands right behind the highest offset below which all admitted ones are settled."""
         prefix = [offset for offset in self.settled if not self.open or offset < self.open[0]]
-        assert self.ledger.watermark == (max(prefix) + 1 if prefix else None)
+        assert (self.ledger.watermark or 0) == max([self.passed, *(offset + 1 for offset in prefix)])
+        assert self.ledger.lowest == (self.open[0] if self.open else None)
+
+    @invariant()
+    def what_is_done_out_of_turn_is_told(self) -> None:
+        """All of it, or the lowest ranges, in order, with something open between any two."""
+        above = [offset for offset in self.admitted if self.open and offset > self.open[0]]
+        done = self.ledger.done(1_000)
+        assert {o for o in above if any(a <= o < b for a, b in done)} == {o for o in above if o in self.settled}
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(done))
+        assert not any(first <= offset < stop for first, stop in done for offset in self.open)
+        assert self.ledger.done(2) == done[:2]
 
     @invariant()
     def the_watermark_never_goes_back(self) -> None:

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from worker.core.commits import INTERVAL, KEEP_ALIVE, RETRY, CommitPolicy
+from worker.core.commits import GAP, KEEP_ALIVE, RETRY, CommitPolicy
 from worker.core.deadline import Deadline
 from worker.core.lane import Lane
 from worker.core.lifecycle import Lifecycle, State
 from worker.core.model import Outcome, Partition, Record, Task, Verdict
-from worker.core.retry import Again, Answer, Bury, Forget, RetryPolicy, decide
+from worker.core.retry import Again, Answer, Bury, Close, Forget, Refuse, RetryPolicy, decide
 from worker.core.sampling import Sampler
 
 times = st.floats(min_value=0, max_value=1e9)
@@ -127,6 +127,8 @@ def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> N
     """However many attempts there were: what was dropped or not started has used none of them."""
     assert isinstance(decide(outcome(Verdict.OK), attempt, policy), Answer)
     assert isinstance(decide(outcome(Verdict.REJECTED), attempt, policy), Bury)
+    assert isinstance(decide(outcome(Verdict.EXPIRED), attempt, policy), Refuse)
+    assert isinstance(decide(outcome(Verdict.DONE), attempt, policy), Close)
     assert isinstance(decide(outcome(Verdict.DROPPED), attempt, policy), Forget)
     assert isinstance(decide(outcome(Verdict.NOT_STARTED), attempt, policy), Forget)
 
@@ -139,29 +141,55 @@ def test_a_delay_below_zero_is_none(after: float) -> None:
 # ---------------------------------------------------------------- commits
 
 
+INTERVAL = 5.0
+
+
 class CommitLaws(RuleBasedStateMachine):
-    """As the committer uses the policy: it sends when it is due, and an answer comes some time."""
+    """As the committer uses the policy: it sends when it is due or urgent, and an answer comes some time."""
+
+    every = 1
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 50.0
-        self.policy = CommitPolicy(self.now)
+        self.policy = CommitPolicy(self.now, every=self.every, interval=INTERVAL)
         self.sent_at: float | None = None
         self.failed_at: float | None = None
         self.kept_at = self.now
+        self.settled_since: float | None = None
+        self.count = 0
 
-    @rule(seconds=st.sampled_from([0.0, INTERVAL / 2, INTERVAL, RETRY, 60.0, KEEP_ALIVE]))
+    @rule(seconds=st.sampled_from([0.0, GAP / 2, GAP, RETRY, INTERVAL / 2, 60.0, KEEP_ALIVE]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
+
+    @rule(count=st.integers(min_value=1, max_value=3))
+    def settle(self, count: int) -> None:
+        self.policy.settled(self.now, count)
+        self.settled_since = self.now if self.settled_since is None else self.settled_since
+        self.count += count
 
     @precondition(lambda self: self.policy.due(self.now))
     @rule()
     def send(self) -> None:
-        assert not self.policy.in_flight, "two commits at once could be answered in the wrong order"
-        assert self.sent_at is None or self.now - self.sent_at >= INTERVAL - 1e-9
+        assert self.sent_at is None or self.now - self.sent_at >= GAP - 1e-9
         assert self.failed_at is None or self.now - self.failed_at >= RETRY - 1e-9
+        if self.settled_since is not None:
+            assert self.count >= self.every or self.now - self.settled_since >= INTERVAL, "too often"
+        self._send()
+
+    @precondition(lambda self: self.policy.urgent(self.now))
+    @rule()
+    def send_at_once(self) -> None:
+        """A task waits for it: so only a failure holds it back."""
+        assert self.failed_at is None or self.now - self.failed_at >= RETRY - GAP - 1e-9
+        self._send()
+
+    def _send(self) -> None:
+        assert not self.policy.in_flight, "two commits at once could be answered in the wrong order"
         self.policy.sent(self.now)
         self.sent_at = self.kept_at = self.now
+        self.settled_since, self.count = None, 0
 
     @precondition(lambda self: self.policy.in_flight)
     @rule(failed=st.booleans())
@@ -174,7 +202,9 @@ class CommitLaws(RuleBasedStateMachine):
     def a_commit_is_due_some_time(self) -> None:
         """Nothing that is settled waits for longer than the interval, or the pause after a failure."""
         if not self.policy.in_flight:
-            assert self.policy.due(self.now + RETRY + 1e-9)
+            assert self.policy.due(self.now + max(RETRY, INTERVAL) + 1e-9)
+            assert self.policy.urgent(self.now + RETRY)
+            assert self.count < self.every or self.policy.due(self.now + RETRY + 1e-9)
 
     @invariant()
     def offsets_are_kept_alive(self) -> None:
@@ -182,6 +212,13 @@ class CommitLaws(RuleBasedStateMachine):
         assert self.policy.keep_alive_due(self.now) == due
 
 
+class SparingCommitLaws(CommitLaws):
+    """With ``KAFKA_COMMIT_EVERY`` above 1."""
+
+    every = 4
+
+
+TestSparingCommitLaws = SparingCommitLaws.TestCase
 TestCommitLaws = CommitLaws.TestCase
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable
 
 HERE = Path(__file__).parent
@@ -48,6 +48,8 @@ class Replica:
                 [sys.executable, HERE / "replica.py", folder, json.dumps({"behaviours": behaviours, **options})],
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stderr=stderr,
+                # Whoever runs the tests may have it ignored, which programs inherit.
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - one call
             )
 
     @property

@@ -40,6 +40,7 @@ def config(slot: int, behaviour: str, folder: str) -> ProcessConfig:
         consumer_properties={},
         revoke_hold={},
         producer_properties={},
+        checker_properties={},
         handler=behaviour,
         handler_kwargs={"folder": folder},
         guarantee="at-least-once",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ports import free_port
 from tests.process.observe import PATIENCE, ROOT, until
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def port() -> int:
     """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        number: int = server.getsockname()[1]
-        return number
+    return free_port()
 
 
 @pytest.fixture

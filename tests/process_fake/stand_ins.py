@@ -6,8 +6,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from worker.codec import MalformedError, decode_request
+from worker.codec import decode_request
 from worker.core.model import Failure, Outcome, Task, Verdict
+from worker.core.starts import OVERLAP_SECONDS
+from worker.handlers.runner import open_request
 from worker.process.service import RING_SECONDS
 
 if TYPE_CHECKING:
@@ -64,12 +66,15 @@ class StandInMailbox:
 class StandInService:
     """As ``worker.process.service`` and the runner at once; what a task does is told by ``script``."""
 
-    def __init__(self, clock: Clock, mailbox: StandInMailbox, script: Callable[[Task], Work]) -> None:
+    def __init__(
+        self, clock: Clock, mailbox: StandInMailbox, script: Callable[[Task], Work], max_attempts: int
+    ) -> None:
         self.closed = False
         self.alive = True
         self.started: list[tuple[float, Task, int]] = []  # when, what, and which attempt
         self.cancelled: list[tuple[float, Reason]] = []
         self._clock, self._mailbox, self._script = clock, mailbox, script
+        self._max_attempts = max_attempts
         self._tasks: deque[Task] = deque()
         self._current: tuple[Task, Work, float] | None = None
         self._reason: Reason | None = None
@@ -89,10 +94,15 @@ class StandInService:
         self._tasks = deque(task for task in self._tasks if task.lane not in lanes)
         return recalled
 
+    def kill(self) -> None:
+        """What runs comes to no end, and what waits does not start."""
+        self._tasks.clear()
+        self._current = None
+
     def _serve(self) -> None:
         while self._tasks and self._current is None:
             task = self._tasks.popleft()
-            if self.closed or task.lane.stalled:
+            if self.closed or task.lane.leaving or (task.strand is not None and task.strand.stalled):
                 self._mailbox.post(Outcome(task, Verdict.NOT_STARTED))
             else:
                 self._start(task)
@@ -100,12 +110,10 @@ class StandInService:
             self._ring()
 
     def _start(self, task: Task) -> None:
-        try:
-            decode_request(task.record.value)
-        except MalformedError as error:
-            task.lane.stalled = True
-            failure = Failure("MalformedRequest", str(error))
-            self._mailbox.post(Outcome(task, Verdict.REJECTED, failure=failure))
+        opened = open_request(task, self._max_attempts)
+        if isinstance(opened, Outcome):
+            _stall(task)
+            self._mailbox.post(opened)
             return
         task.attempt += 1
         self.started.append((self._clock(), task, task.attempt))
@@ -128,9 +136,10 @@ class StandInService:
         if self._reason is not None:
             outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", self._reason)
         if outcome.verdict is not Verdict.OK:
-            task.lane.stalled = True
+            _stall(task)
         self._mailbox.post(outcome)
-        if self._clock() - self._rung_at > RING_SECONDS:
+        last = len(self._tasks) == 1 and outcome.run_seconds >= OVERLAP_SECONDS
+        if last or self._clock() - self._rung_at > RING_SECONDS:
             self._ring()
         self._serve()
 
@@ -144,10 +153,19 @@ class StandInService:
     def running(self) -> tuple[Task, float] | None:
         return None if self._current is None else (self._current[0], self._clock() - self._current[2])
 
-    def cancel(self, reason: Reason, task: Task) -> None:
-        if self._current is None or self._current[0] is not task:
-            return
+    def expire(self) -> None:
+        """No deadlines here."""
+
+    def cancel(self, reason: Reason, lanes: Container[Lane]) -> Task | None:
+        if self._current is None or self._current[0].lane not in lanes:
+            return None
         self.cancelled.append((self._clock(), reason))
         self._reason = self._reason or reason
         if self._current[1].obeys is not None:
             self._finish_after(self._current[1].obeys)
+        return self._current[0]
+
+
+def _stall(task: Task) -> None:
+    if task.strand is not None:
+        task.strand.stalled = True

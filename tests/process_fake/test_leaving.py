@@ -112,14 +112,16 @@ def test_a_commit_that_fails_on_the_way_out_is_sent_again(world: World) -> None:
 
 def test_nothing_starts_after_a_cancellation(world: World) -> None:
     """Not even what is with the service already, of another partition."""
+    world.quick()
+    process = world.process()
+    world.until(lambda: world.committed() == 30)
     for number in (0, 1):
         world.request("long", number, work=Work(seconds=500.0, obeys=1.0))
-    process = world.process()
-    world.until(lambda: process.poller._handed == 2)
+    world.until(lambda: process.poller._feed.handed == 2)
     world.run(1)
     process.order(Command.CANCEL)
     world.until(lambda: process.exit_code is not None)
-    assert len(process.starts) == 1
+    assert len(process.starts) == 31
 
 
 def test_a_cancelled_task_is_dropped_and_the_next_process_does_it_again(world: World) -> None:

@@ -33,7 +33,7 @@ def test_a_process_shows_what_it_does(world: World) -> None:
     snapshot = seen(process)
     assert (snapshot["state"], snapshot["protocol"]) == ("running", "consumer")
     assert snapshot["partitions"]["requests[1]"] == {"queued": 0, "committed": 1}
-    assert snapshot["partitions"]["requests[0]"]["committed"] is None
+    assert snapshot["partitions"]["requests[0]"]["committed"] == 0, "noted before its start"
     task = snapshot["task"]
     assert (task["topic"], task["partition"], task["offset"], task["attempt"]) == ("requests", 0, 0, 1)
     assert snapshot["gauges"]["busy"] == 1

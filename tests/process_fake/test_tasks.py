@@ -24,13 +24,33 @@ def test_every_request_is_answered_once_and_committed(world: World) -> None:
 
 
 def test_gaps_in_the_offsets_do_not_matter(world: World) -> None:
-    """As compaction and transaction markers leave them."""
+    """As compaction and transaction markers leave them; those at the end are passed too, so that no lag is left."""
     for _ in range(3):
         world.request()
         world.broker.skip("requests", 0, 2)
     world.process()
-    world.until(lambda: world.committed() == 7)
+    world.until(lambda: world.committed() == 9)
     assert world.answered() == [(0, 0), (0, 3), (0, 6)]
+
+
+def test_markers_alone_are_passed(world: World) -> None:
+    """Also such as come when everything is answered, and such as nothing was ever written before."""
+    world.broker.skip("requests", 1, 4)
+    world.request()
+    world.process()
+    world.until(lambda: (world.committed(0), world.committed(1)) == (1, 4))
+    world.broker.skip("requests", 0, 2)
+    world.until(lambda: world.committed(0) == 3)
+
+
+def test_markers_do_not_hide_what_is_not_answered(world: World) -> None:
+    """The end of a partition is reached long before the work is done."""
+    world.request("long", work=Work(seconds=100.0))
+    world.broker.skip("requests", 0, 5)
+    world.process()
+    world.run(50)
+    assert world.committed() is None
+    world.until(lambda: world.committed() == 6)
 
 
 def test_tasks_of_a_partition_start_in_order(world: World) -> None:

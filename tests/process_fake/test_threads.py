@@ -43,14 +43,14 @@ class Desk:
     """A worker process in this thread and its service thread; Kafka is the fake one and in no time."""
 
     def __init__(self, world: World, handler: Handler) -> None:
-        runner, mailbox = Runner(handler, {}), BothTimes(world.clock)
+        runner, mailbox = Runner(handler, {}, 3), BothTimes(world.clock)
         self.cell = Cell(bytearray(SIZE))
         self.cell.order(Command.START_TASKS)
         self.consumer = world.broker.consumer(GROUP, max_poll_interval=86_400.0)
         self.poller = Poller(
             CONFIG,
             consumer=self.consumer,
-            producer=world.broker.producer(),
+            writer=world.broker.producer(),
             encoder=AnswerEncoder("host-0"),
             runner=runner,
             service=Service(runner, mailbox),
@@ -150,6 +150,8 @@ def test_a_handler_that_waits_for_its_cancellation_gets_it(world: World, reason:
     desk = Desk(world, handler)
     exit_code = desk.poller.run()
     assert seen == [reason]
-    assert (world.answers(), world.broker.group(GROUP).committed) == ([], {})
+    assert (world.answers(), world.committed()) == ([], None)
+    assert world.noted().working is None
+    assert world.noted().attempts == ({} if reason == "drain" else {0: 1}), "lost: it may have been the task's fault"
     assert exit_code is (ExitCode.DRAIN_TIMED_OUT if reason == "drain" else ExitCode.DRAINED)
     assert Partition("requests", 0) not in desk.poller.assignment.lanes

@@ -10,6 +10,7 @@ from tests.fakes.clock import Clock
 from tests.process_fake.stand_ins import StandInMailbox, StandInService, Work
 from worker.codec import AnswerEncoder, decode_request, decode_response, encode_request
 from worker.core.model import Partition, Record, Task
+from worker.core.notes import NOTHING, Notes, decode
 from worker.metrics import Metrics
 from worker.process.cell import SIZE, Cell, Command
 from worker.process.config import ProcessConfig
@@ -38,6 +39,7 @@ CONFIG = ProcessConfig(
     consumer_properties={},
     revoke_hold={},
     producer_properties={},
+    checker_properties={},
     handler="",
     handler_kwargs={},
     guarantee="at-least-once",
@@ -64,13 +66,14 @@ class Process:
         self.cell = Cell(bytearray(SIZE))
         self.metrics = Metrics()
         mailbox = StandInMailbox(clock)
-        self.service = StandInService(clock, mailbox, world.work_of)
+        config = dataclasses.replace(CONFIG, **options)
+        self.service = StandInService(clock, mailbox, world.work_of, config.max_attempts)
         self.consumer = world.broker.consumer(GROUP, max_poll_interval=max_poll_interval)
         self.producer = world.broker.producer()
         self.poller = Poller(
-            dataclasses.replace(CONFIG, **options),
+            config,
             consumer=self.consumer,
-            producer=self.producer,
+            writer=self.producer,
             encoder=AnswerEncoder(self.consumer.name),
             runner=self.service,  # type: ignore[arg-type]
             service=self.service,  # type: ignore[arg-type]
@@ -95,6 +98,7 @@ class Process:
         """It does nothing any more, not even leave the group."""
         self.killed = True
         self.world.clock.kill(self._fibre)
+        self.service.kill()
 
     # -- what a test looks at
 
@@ -135,12 +139,25 @@ class World:
         """Start a worker process."""
         return Process(self, hold=hold, started=started, max_poll_interval=max_poll_interval, **options)
 
-    def request(self, payload: str = "", number: int = 0, *, work: Work | list[Work] | None = None) -> int:
+    def request(
+        self,
+        payload: str = "",
+        number: int = 0,
+        *,
+        work: Work | list[Work] | None = None,
+        key: bytes | None = None,
+        headers: Headers = (),
+    ) -> int:
         """Put a request into a partition; returns its offset. ``work`` is what requests with this payload do."""
         self._sequence += 1
         if work is not None:
             self.script[payload] = work
-        return self.raw(encode_request(self._sequence, payload), number)
+        return self.raw(encode_request(self._sequence, payload), number, key=key, headers=headers)
+
+    def quick(self, number: int = 0, count: int = 30) -> None:
+        """So many tasks of a millisecond: from then on many at a time are handed over."""
+        for _ in range(count):
+            self.request("quick", number, work=Work(seconds=0.001))
 
     def raw(self, value: bytes | None, number: int = 0, *, key: bytes | None = None, headers: Headers = ()) -> int:
         """Put any bytes into a partition."""
@@ -192,9 +209,15 @@ class World:
     def letters(self) -> list[Record]:
         return self.broker.records(DEAD)
 
+    def noted(self, number: int = 0) -> Notes:
+        """What stands beside the committed offset."""
+        position = self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
+        return decode(position.notes, position.offset) if position else NOTHING
+
     def committed(self, number: int = 0) -> int | None:
-        """Where the group goes on."""
-        return self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
+        """Where the group goes on; None at the beginning, where at most something was noted."""
+        position = self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
+        return position.offset or None if position else None
 
 
 class Rival:
@@ -209,13 +232,14 @@ class Rival:
         self._poll()
 
     def _poll(self) -> None:
-        self.records += self.consumer.poll(10, 0.0)
+        self.records += [one for one in self.consumer.poll(10, 0.0) if isinstance(one, Record)]
         self._world.clock.after(0.1, self._poll)
 
-    def assigned(self, partitions: Any) -> None:
-        for partition in partitions:
+    def assigned(self, positions: Any) -> dict[Partition, int]:
+        for partition in positions:
             self.owned.add(partition.number)
             self.got_at[partition.number] = self._world.clock()
+        return {}
 
     def revoked(self, partitions: Any) -> None:
         self.owned -= {partition.number for partition in partitions}

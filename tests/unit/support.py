@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from worker.core.lane import Lane
 from worker.core.model import Headers, Partition, Record, Task
+
+if TYPE_CHECKING:
+    from worker.core.queues import Strand
 
 PARTITION = Partition("requests", 3)
 
@@ -17,7 +22,8 @@ def a_task(
     attempt: int = 0,
     lane: Lane | None = None,
     timestamp_ms: int = 0,
+    strand: Strand | None = None,
 ) -> Task:
     """A task of a record; its value is the request (7, "x") unless another is given."""
     record = Record(PARTITION, offset, key, value, headers, timestamp_ms)
-    return Task(record, lane or Lane(PARTITION, 1), attempt)
+    return Task(record, lane or Lane(PARTITION, 1), attempt, strand)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from tests.unit.support import PARTITION, a_task
 from worker.codec import (
+    CANCELLED,
     DEAD_LETTERED,
+    EXPIRED,
     OK,
     AnswerEncoder,
     MalformedError,
@@ -22,7 +24,7 @@ from worker.codec import (
     decode_response,
     encode_request,
 )
-from worker.core.model import Failure, Outcome, Verdict
+from worker.core.model import Failure, Outcome, Partition, Verdict
 
 INT32 = descriptor_pb2.FieldDescriptorProto.TYPE_INT32
 BOOL = descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
@@ -143,22 +145,32 @@ def test_a_good_answer_says_it_all(sequence: int, result: bytes, started: int, t
     assert seen_by_the_old(value) == (sequence, True)
 
 
-@given(results=st.lists(st.tuples(sequences, st.binary(max_size=5)), min_size=2, max_size=5))
-def test_an_answer_has_nothing_of_the_one_before(results: list[tuple[int, bytes]]) -> None:
+moments = st.integers(0, 3_000_000_000)  # nanoseconds: often of the same second
+places = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 2))
+
+
+@given(
+    results=st.lists(st.tuples(sequences, st.binary(max_size=5), places, moments, moments), min_size=2, max_size=6),
+)
+def test_an_answer_has_nothing_of_the_one_before(results: list[tuple[int, bytes, Partition, int, int]]) -> None:
     """The encoder uses one message again and again: each answer is the one that a fresh encoder would write."""
     encoder = AnswerEncoder("w")
-    for sequence, result in results:
-        outcome = an_outcome(sequence=sequence, result=result, started_ns=1, finished_ns=2)
+    for sequence, result, partition, started, took in results:
+        outcome = an_outcome(sequence=sequence, result=result, started_ns=started, finished_ns=started + took)
+        outcome.task.record = outcome.task.record._replace(partition=partition)
         assert encoder.ok(outcome) == AnswerEncoder("w").ok(outcome)
 
 
-def test_the_answer_to_a_dead_letter_says_why() -> None:
+@pytest.mark.parametrize(
+    ("name", "number"), [("DEAD_LETTERED", DEAD_LETTERED), ("EXPIRED", EXPIRED), ("CANCELLED", CANCELLED)]
+)
+def test_the_answer_without_a_result_says_why(name: str, number: int) -> None:
     """And a reader who knows only the two oldest fields sees that the request was not processed."""
     failure = Failure("ValueError", "no such thing", "Traceback …")
     outcome = an_outcome(sequence=-9, started_ns=1_500_000_000, finished_ns=2_500_000_000, result=b"not this")
-    value = AnswerEncoder("w").dead_lettered(outcome, failure)
+    value = AnswerEncoder("w").unprocessed(outcome, failure, name)
     answer = decode_response(value)
-    assert (answer.sequence, answer.isprocessed, answer.outcome, answer.result) == (-9, False, DEAD_LETTERED, b"")
+    assert (answer.sequence, answer.isprocessed, answer.outcome, answer.result) == (-9, False, number, b"")
     assert (answer.error.type, answer.error.message, answer.error.traceback) == failure
     assert (answer.origin.topic, answer.origin.partition, answer.origin.offset) == (*PARTITION, 42)
     assert (answer.attempt, answer.worker) == (2, "w")
@@ -167,7 +179,8 @@ def test_the_answer_to_a_dead_letter_says_why() -> None:
 
 
 def test_what_was_never_started_has_no_times() -> None:
-    answer = decode_response(AnswerEncoder("w").dead_lettered(an_outcome(), Failure("MalformedRequest", "")))
+    failure = Failure("MalformedRequest", "")
+    answer = decode_response(AnswerEncoder("w").unprocessed(an_outcome(), failure, "DEAD_LETTERED"))
     assert not answer.HasField("started_at")
     assert not answer.HasField("finished_at")
 

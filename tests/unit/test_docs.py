@@ -13,7 +13,8 @@ import pytest
 from worker.errors import ExitCode
 from worker.vocabulary import EVENTS, METRICS
 
-OPERATIONS = Path(__file__).parents[2] / "docs/operations.md"
+ROOT = Path(__file__).parents[2]
+OPERATIONS = ROOT / "docs/operations.md"
 
 
 def metrics_table() -> str:
@@ -55,6 +56,12 @@ def test_table_is_what_the_vocabulary_says(name: str) -> None:
 
     assert found is not None, f"no table between the marks `{name}: generated` and `end`"
     assert found[2] == TABLES[name](), "out of date: run `python -m tests.unit.test_docs`"
+
+
+def test_every_event_of_the_table_is_logged_somewhere() -> None:
+    files = [file for file in (ROOT / "worker").rglob("*.py") if file.name != "vocabulary.py"]
+    code = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    assert [event for event in EVENTS if f'"{event}"' not in code] == []
 
 
 def test_every_exit_code_of_run_is_explained() -> None:

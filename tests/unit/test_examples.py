@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 import worker
 from examples import make_configurations
@@ -95,10 +96,10 @@ def test_training_stops_between_folds() -> None:
 
 def test_the_table_is_what_its_script_writes() -> None:
     """The committed file and the script that makes it say the same; the impossible ones are in it, each once."""
-    rows = [json.loads(line) for line in make_configurations.TABLE.read_text().splitlines()]
+    rows = parquet.read_table(make_configurations.TABLE).to_pylist()
 
-    assert [row["payload"] for row in rows] == make_configurations.configurations()
-    assert [row["sequence"] for row in rows] == list(range(1, len(rows) + 1))
-    payloads = [json.dumps(row["payload"]) for row in rows]
+    payloads = [row["configuration"] for row in rows]
+    assert [json.loads(payload) for payload in payloads] == make_configurations.configurations()
+    assert [row["id"] for row in rows] == [f"model-{number:03d}" for number in range(1, len(rows) + 1)]
     assert len(set(payloads)) == len(payloads)
     assert {json.dumps(payload) for payload in make_configurations.IMPOSSIBLE} < set(payloads)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.ports import free_port
 from worker.core.lifecycle import State
 from worker.core.stopping import Phase
 from worker.errors import SettingsError
@@ -214,7 +215,7 @@ def test_totals_add_numbers_labels_and_histograms() -> None:
 
 
 def test_the_server_answers_and_survives_nonsense(board: Board) -> None:
-    with serving(board, _free_port()) as port:
+    with serving(board, free_port()) as port:
         assert b"400" in _ask(port, b"\x00\xff nonsense")
         assert _ask(port, b"POST /livez HTTP/1.0").startswith(b"HTTP/1.0 501 ")
         assert _ask(port, b"GET /%zz[ HTTP/1.1").startswith(b"HTTP/1.0 404 ")
@@ -234,12 +235,6 @@ def test_a_port_in_use_is_the_users_to_mend(board: Board) -> None:
 def test_port_0_serves_nothing(board: Board) -> None:
     with serving(board, 0) as port:
         assert port == 0
-
-
-def _free_port() -> int:
-    with socket.create_server(("", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def _ask(port: int, line: bytes) -> bytes:

@@ -17,14 +17,26 @@ LAYERS = {
     "cli": {"supervisor", "process", "kafka", "handlers", "core", "settings"},
     "settings": {"kafka", "core"},
     "supervisor": {"settings", "process", "kafka", "core"},
-    "process": {"kafka", "handlers", "core"},
+    "process": {"kafka", "handlers", "stores", "core"},
     "kafka": {"core"},
-    "handlers": {"core"},
+    "handlers": {"stores", "core"},
+    "stores": {"core"},
     "core": set(),
 }
 # Of the standard library, what only knows values.
 PURE = {
-    *("__future__", "bisect", "collections", "dataclasses", "enum", "functools", "heapq", "itertools", "math"),
+    *(
+        "__future__",
+        "bisect",
+        "collections",
+        "dataclasses",
+        "datetime",
+        "enum",
+        "functools",
+        "heapq",
+        "itertools",
+        "math",
+    ),
     *("operator", "random", "re", "string", "struct", "types", "typing", "signal"),
 }
 

@@ -278,11 +278,11 @@ def test_a_process_is_told_everything() -> None:
         "KAFKA_CONFIG_SASL_PASSWORD": "tr0ub4dor",
         "WORKER_REVOKE_HOLD": "1h",
     }
-    config = render.process_config(Settings.load(NEEDED | variables), 3, Facts(8, 1000, 2000))
+    config = render.process_config(Settings.load(NEEDED | variables), "me", 3, Facts(8, 1000, 2000))
 
     assert list(config.consumer_properties) == ["consumer", "classic"]
     assert config.revoke_hold == {"consumer": 3600.0, "classic": 60.0}
-    assert config.name.endswith("-3")
+    assert config.name == "me-3"
     assert config.producer_properties["client.id"] == config.name
     assert (config.retry_first, config.retry_greatest) == (2.0, 60.0)
     assert (config.max_answer_bytes, config.max_dead_letter_bytes) == (1000, 2000)
@@ -295,12 +295,13 @@ def test_a_process_is_told_the_hold_it_has() -> None:
     """Not the one that was asked for, where the poll interval ends it sooner."""
     settings = Settings.load(NEEDED | {"KAFKA_CONFIG_MAX_POLL_INTERVAL_MS": "50000"})
 
-    assert render.process_config(settings, 0, Facts(8, 1, 1)).revoke_hold == {"consumer": 45.0, "classic": 45.0}
+    assert render.process_config(settings, "me", 0, Facts(8, 1, 1)).revoke_hold == {"consumer": 45.0, "classic": 45.0}
 
 
 def test_a_fixed_protocol_is_the_only_one() -> None:
     """No fall-back where the protocol is chosen."""
-    config = render.process_config(Settings.load(NEEDED | {"KAFKA_GROUP_PROTOCOL": "classic"}), 0, Facts(8, 1, 1))
+    settings = Settings.load(NEEDED | {"KAFKA_GROUP_PROTOCOL": "classic"})
+    config = render.process_config(settings, "me", 0, Facts(8, 1, 1))
 
     assert list(config.consumer_properties) == ["classic"]
     assert config.revoke_hold == {"classic": 60.0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ from tests.unit.support import a_task
 from worker.codec import AnswerEncoder, decode_response
 from worker.core.model import Failure, Outcome, Verdict
 from worker.errors import Reject, Retry
-from worker.handlers.runner import MESSAGE_LIMIT, TRACEBACK_LIMIT, Runner
+from worker.handlers.judging import MESSAGE_LIMIT, TRACEBACK_LIMIT
+from worker.handlers.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(handler: Callable[..., Any], task: Task | None = None, **kwargs: Any) -> Outcome:
-    runner = Runner(handler, kwargs)
+    runner = Runner(handler, kwargs, 3)
     runner.begin()
     return runner.run(task or a_task())
 
@@ -88,6 +90,23 @@ def test_an_outcome_has_the_times_of_its_attempt() -> None:
     assert outcome.cpu_seconds > 0
     assert outcome.run_seconds > 0
     assert outcome.finished_ns - outcome.started_ns == int(outcome.run_seconds * 1e9)
+
+
+def test_short_runs_cost_a_long_one_nothing() -> None:
+    """The CPU time is not read after each of them, and yet is not put down to whoever comes when it is."""
+    naps = iter([0.0] * 2_000 + [0.05])
+
+    def handler(_request: Any, _context: Context) -> None:
+        if nap := next(naps):
+            time.sleep(nap)
+
+    runner = Runner(handler, {}, 3)
+    runner.begin()
+    *short, long = [runner.run(a_task()) for _ in range(2_001)]
+    assert long.run_seconds > 0.05
+    assert long.cpu_seconds < 0.005
+    assert sum(outcome.cpu_seconds for outcome in short) <= sum(outcome.run_seconds for outcome in short)
+    assert all(outcome.cpu_seconds > 0 for outcome in short)
 
 
 def test_every_start_counts_as_an_attempt() -> None:
@@ -208,7 +227,7 @@ def test_any_text_can_be_put_into_an_answer(error: Exception) -> None:
     """Undecodable file names come as lone surrogates, which no message of protobuf takes."""
     outcome = raising(error)
     assert isinstance(outcome.failure, Failure)
-    answer = decode_response(AnswerEncoder("w").dead_lettered(outcome, outcome.failure))
+    answer = decode_response(AnswerEncoder("w").unprocessed(outcome, outcome.failure, "DEAD_LETTERED"))
     assert answer.error.type == type(error).__name__
 
 
@@ -222,29 +241,29 @@ def test_a_cancelled_attempt_is_dropped_whatever_it_returns(reason: Any, returne
     seen: list[str | None] = []
 
     def handler(_request: object, context: Context) -> Any:
-        runner.cancel(reason, task)
+        assert runner.cancel(reason, [task.lane]) is task
         seen.append(context.cancelled.reason)
         if isinstance(returned, Exception):
             raise returned
         return returned
 
     task = a_task()
-    runner = Runner(handler, {})
+    runner = Runner(handler, {}, 3)
     outcome = runner.run(task)
     assert seen == [reason]
     assert outcome.verdict is Verdict.DROPPED
 
 
-def test_only_the_task_that_runs_is_cancelled() -> None:
-    """The order may come when another one has begun."""
-    late = a_task()
+def test_only_a_task_of_the_lanes_named_is_cancelled() -> None:
+    """The order may come when one of another lane has begun, or none runs."""
+    late = a_task().lane
 
     def handler(_request: object, context: Context) -> str:
-        runner.cancel("drain", late)
+        assert runner.cancel("drain", [late]) is None
         return str(context.cancelled.is_set())
 
-    runner = Runner(handler, {})
-    runner.cancel("drain", late)
+    runner = Runner(handler, {}, 3)
+    assert runner.cancel("drain", [late]) is None
     assert runner.run(a_task()).result == b"False"
 
 
@@ -255,7 +274,7 @@ def test_the_running_task_can_be_seen() -> None:
         seen.append(runner.running)
 
     task = a_task()
-    runner = Runner(handler, {})
+    runner = Runner(handler, {}, 3)
     assert runner.running is None
     runner.run(task)
     assert seen[0] is not None
@@ -277,7 +296,7 @@ def handler(request, context):
         {child}
     return str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
-outcome = Runner(handler, {{}}).run(a_task())
+outcome = Runner(handler, {{}}, 3).run(a_task())
 print(outcome.verdict.name, outcome.result.decode())
 """
 

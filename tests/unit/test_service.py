@@ -11,6 +11,7 @@ import pytest
 from tests.unit.support import PARTITION, a_task
 from worker.core.lane import Lane
 from worker.core.model import Outcome, Partition, Verdict
+from worker.core.queues import Strand
 from worker.process import service as service_module
 from worker.process.mailbox import Mailbox
 from worker.process.service import Service
@@ -53,12 +54,13 @@ class Desk:
     def __init__(self) -> None:
         self.runner, self.mailbox = GatedRunner(), Mailbox()
         self.service = Service(self.runner, self.mailbox)  # type: ignore[arg-type]
-        self.lane = Lane(PARTITION, 1)
+        self.lane, self.strand = Lane(PARTITION, 1), Strand()
         self.outcomes: list[Outcome] = []
         self.service.start()
 
     def hand_over(self, *offsets: int, lane: Lane | None = None) -> None:
-        self.service.hand_over([a_task(offset=offset, lane=lane or self.lane) for offset in offsets])
+        strand = None if lane else self.strand
+        self.service.hand_over([a_task(offset=offset, lane=lane or self.lane, strand=strand) for offset in offsets])
 
     def collect(self, count: int) -> list[tuple[int, str]]:
         """The offsets and verdicts of the next so many outcomes."""
@@ -81,26 +83,39 @@ def test_tasks_are_started_in_the_order_in_which_they_were_handed_over(desk: Des
     assert desk.runner.started == [1, 2, 3]
 
 
+def _stalled(outcome: Outcome) -> bool:
+    return outcome.task.strand is not None and outcome.task.strand.stalled
+
+
 @pytest.mark.parametrize("verdict", [Verdict.FAILED, Verdict.REJECTED, Verdict.DROPPED])
-def test_nothing_of_a_lane_starts_after_an_attempt_that_was_not_good(desk: Desk, verdict: Verdict) -> None:
-    """What was handed over behind it comes back, so that none overtakes it; other lanes go on."""
-    other = Lane(Partition("requests", 4), 2)
-    desk.runner.verdicts[1] = verdict
-    desk.service.hand_over([a_task(offset=offset, lane=lane) for offset, lane in ((1, desk.lane), (7, other))])
+def test_nothing_of_a_strand_starts_after_an_attempt_that_was_not_good(desk: Desk, verdict: Verdict) -> None:
+    """What was handed over behind it comes back, so that none overtakes it; other strands go on."""
+    other = Strand()
+    desk.runner.verdicts[1] = desk.runner.verdicts[9] = verdict
+    rows = ((1, desk.strand), (7, other), (9, None), (10, None))
+    desk.service.hand_over([a_task(offset=offset, lane=desk.lane, strand=strand) for offset, strand in rows])
     desk.hand_over(2, 3)
-    expected = [(1, verdict.name), (7, "OK"), (2, "NOT_STARTED"), (3, "NOT_STARTED")]
-    assert desk.collect(4) == expected
-    assert desk.lane.stalled
+    expected = [(1, verdict.name), (7, "OK"), (9, verdict.name), (10, "OK"), (2, "NOT_STARTED"), (3, "NOT_STARTED")]
+    assert desk.collect(6) == expected
+    assert desk.strand.stalled
     assert not other.stalled
 
 
-def test_the_lane_is_stalled_before_the_poll_thread_can_know(desk: Desk) -> None:
+def test_the_strand_is_stalled_before_the_poll_thread_can_know(desk: Desk) -> None:
     """Else it could hand the next one over in between."""
     stalled = []
-    desk.mailbox.post = lambda outcome: stalled.append(outcome.task.lane.stalled)  # type: ignore[method-assign]
+    desk.mailbox.post = lambda outcome: stalled.append(_stalled(outcome))  # type: ignore[method-assign]
     desk.runner.verdicts[1] = Verdict.FAILED
-    desk.service._start(a_task(offset=1, lane=desk.lane))
+    desk.service._start(a_task(offset=1, lane=desk.lane, strand=desk.strand))
     assert stalled == [True]
+
+
+def test_nothing_of_a_lane_starts_that_is_leaving(desk: Desk) -> None:
+    """Whatever its ordering: the next owner does it."""
+    other = Lane(Partition("requests", 4), 2)
+    desk.lane.leave()
+    desk.service.hand_over([a_task(offset=1, lane=desk.lane), a_task(offset=7, lane=other)])
+    assert desk.collect(2) == [(1, "NOT_STARTED"), (7, "OK")]
 
 
 def test_nothing_starts_after_it_was_closed(desk: Desk) -> None:
@@ -139,6 +154,18 @@ def test_the_end_of_a_long_task_rings_at_once(desk: Desk, monkeypatch: pytest.Mo
     assert time.monotonic() - started < LONG, "nobody rang"
     desk.runner.gates[2].set()
     assert desk.collect(1) == [(2, "OK")]
+
+
+def test_before_the_last_task_others_are_called_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the poll thread can hand them over while it runs: the service is never left without a task."""
+    monkeypatch.setattr(service_module, "RING_SECONDS", LONG)
+    monkeypatch.setattr(service_module, "OVERLAP_SECONDS", 0.0)
+    desk.runner.gate(3)
+    desk.hand_over(1, 2, 3)
+    assert desk.collect(2) == [(1, "OK"), (2, "OK")]
+    assert not desk.runner.gates[3].is_set()
+    desk.runner.gates[3].set()
+    assert desk.collect(1) == [(3, "OK")]
 
 
 def test_short_tasks_ring_once_at_their_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,14 @@ def test_defaults() -> None:
     assert (settings.guarantee, settings.ordering, settings.max_attempts) == ("at-least-once", "partition", 3)
     assert settings.retry_backoff == Backoff(1.0, 300.0)
     assert (settings.revoke_hold, settings.revoke_hold_classic, settings.drain_timeout) == (86_400.0, 60.0, 0.0)
+    assert (settings.batch_wait, settings.batch_per_partition, settings.peek, settings.offset_store) == (
+        0,
+        False,
+        0,
+        "",
+    )
+    assert (settings.replica, settings.static_membership) == ("", "auto")
+    assert (settings.commit_every, settings.commit_interval, settings.commit_mode) == (1, 5.0, "async")
     assert (settings.liveness_timeout, settings.log_level, settings.log_format) == (60.0, "INFO", "auto")
 
 
@@ -99,7 +107,8 @@ def test_the_example_names_every_variable_with_its_default() -> None:
     defaults = {name: value for name, value, is_default in load().describe() if is_default}
 
     assert {*shown} == {*defaults, *(name for name, _, _ in required), "WORKER_HANDLER"}
-    assert {name: _plain(shown[name]) for name in defaults} == {name: _plain(value) for name, value in defaults.items()}
+    told = {name: _plain(value) for name, value in defaults.items() if value}  # of the others an example is of more use
+    assert {name: _plain(shown[name]) for name in told} == told
 
 
 def _sets(line: str) -> bool:
@@ -293,7 +302,6 @@ STRANGERS = {
     "WORKER_MEMORY_LIMIT": "2g",
     "WORKER_HTTP_HOST": "localhost",
     "WORKER_REVOKE_POLICY": "hold",
-    "WORKER_BATCH_WAIT": "1s",
     "WORKER_TASK_TIMEOUT": "1h",
     "WORKER_CONCURRENCY": "4",
     "WORKER_ID": "7",
@@ -335,6 +343,15 @@ WRONG = {
     "WORKER_GUARANTEE": ["maybe"],
     "WORKER_ORDERING": ["random"],
     "WORKER_BATCH_SIZE": ["0"],
+    "WORKER_BATCH_WAIT": ["-1s", "soon"],
+    "WORKER_BATCH_PER_PARTITION": ["maybe"],
+    "WORKER_PEEK": ["-1", "all"],
+    "WORKER_OFFSET_STORE": ["module"],
+    "WORKER_REPLICA": ["a b", "a/b", "x" * 101],
+    "KAFKA_STATIC_MEMBERSHIP": ["always"],
+    "KAFKA_COMMIT_EVERY": ["0"],
+    "KAFKA_COMMIT_INTERVAL": ["0s"],
+    "KAFKA_COMMIT_MODE": ["later"],
     "WORKER_MAX_ATTEMPTS": ["0", "three"],
     "WORKER_RETRY_BACKOFF": ["1s", "5m..1s", "0s..1s", "1s..", "1s...2s"],
     "WORKER_REVOKE_HOLD": ["25h", "2d"],
@@ -399,12 +416,42 @@ def test_a_port_that_kubernetes_has_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("WORKER_GUARANTEE", "exactly-once"), ("WORKER_ORDERING", "key"), ("WORKER_BATCH_SIZE", "2")],
+    ("variables", "field", "value"),
+    [
+        ({"WORKER_GUARANTEE": "Exactly-Once"}, "guarantee", "exactly-once"),
+        ({"WORKER_GUARANTEE": "at-most-once"}, "guarantee", "at-most-once"),
+        ({"WORKER_ORDERING": "key"}, "ordering", "key"),
+        ({"WORKER_ORDERING": "unordered"}, "ordering", "unordered"),
+        ({"WORKER_BATCH_SIZE": "2", "WORKER_BATCH_WAIT": "1500ms"}, "batch_wait", 1.5),
+        ({"WORKER_BATCH_PER_PARTITION": "On"}, "batch_per_partition", True),
+        ({"WORKER_BATCH_PER_PARTITION": "off"}, "batch_per_partition", False),
+        ({"WORKER_PEEK": "0"}, "peek", 0),
+        ({"WORKER_OFFSET_STORE": "mine.stores:make"}, "offset_store", "mine.stores:make"),
+        ({"WORKER_REPLICA": " rack-7.b_2 "}, "replica", "rack-7.b_2"),
+        ({"KAFKA_COMMIT_EVERY": "100"}, "commit_every", 100),
+        ({"KAFKA_COMMIT_INTERVAL": "2s"}, "commit_interval", 2.0),
+        ({"KAFKA_COMMIT_MODE": "SYNC"}, "commit_mode", "sync"),
+        ({"KAFKA_STATIC_MEMBERSHIP": "off"}, "static_membership", "off"),
+    ],
 )
-def test_what_is_not_there_yet(name: str, text: str) -> None:
-    """What the contract names and this version cannot do is refused, and not taken for a mistake."""
-    assert "is not available yet" in the_line(**{name: text})
+def test_how_work_is_done_can_be_chosen(variables: dict[str, str], field: str, value: object) -> None:
+    """Guarantee, ordering, batches, commits: every one of them alone."""
+    assert getattr(load(**variables), field) == value
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"WORKER_PEEK": "2", "WORKER_BATCH_SIZE": "2"}, "WORKER_PEEK"),
+        ({"KAFKA_STATIC_MEMBERSHIP": "on"}, "needs WORKER_REPLICA"),
+        ({"WORKER_OFFSET_STORE": "a:b", "WORKER_GUARANTEE": "at-most-once"}, "WORKER_GUARANTEE"),
+        ({"WORKER_OFFSET_STORE": "a:b", "WORKER_ORDERING": "key"}, "WORKER_ORDERING='key'"),
+        ({"WORKER_OFFSET_STORE": "a:b", "WORKER_BATCH_SIZE": "2"}, "WORKER_BATCH_SIZE"),
+    ],
+)
+def test_what_does_not_go_together(variables: dict[str, str], said: str) -> None:
+    """Each is right alone; one line says which of them to leave out, or what is missing."""
+    assert said in the_line(**variables)
 
 
 # ---------------------------------------------------------------- secrets

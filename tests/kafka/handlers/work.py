@@ -157,6 +157,12 @@ def abort(_context: Any) -> NoReturn:
     os.abort()
 
 
+def crash(_context: Any) -> NoReturn:
+    """Read memory that is not there: SIGSEGV, which nobody catches."""
+    ctypes.string_at(0)
+    raise AssertionError("address 0 was readable")
+
+
 # -- children
 
 
@@ -195,7 +201,7 @@ ERRORS: dict[str, Any] = {
 }
 _TIME = (nap, spin, grip, heed)
 _RESULTS = (big, number, surrogate, chatter)
-_FAILURES = (fail, fail_until, retry_until, leave, abort)
+_FAILURES = (fail, fail_until, retry_until, leave, abort, crash)
 _CHILDREN = (fork, brood)
 ACTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function for function in (*_TIME, *_RESULTS, *_FAILURES, *_CHILDREN)

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psutil
 
 from tests.kafka.support.waiting import PATIENCE, until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,14 +36,6 @@ def alive(pid: int) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def free_port() -> int:
-    """A port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Replica:
@@ -170,3 +162,9 @@ def kill(pids: Iterable[int]) -> None:
     """End processes as a crash would."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
+
+
+def metric(replica: Replica, name: str) -> float:
+    """The sum of a metric over the processes of a replica and all its other labels, as it is now."""
+    lines = replica.page("/metrics").text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith((f"worker_{name}{{", f"worker_{name} ")))

@@ -7,7 +7,14 @@ import functools
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition, admin
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+    admin,
+)
 from confluent_kafka.admin import AdminClient
 
 from tests.kafka.support.messages import OUTCOMES, message, request
@@ -150,11 +157,21 @@ def _client(bootstrap: str) -> AdminClient:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
-    """The group's committed offset of each partition that has one."""
+    """The group's committed offset of each partition, where it has come past the beginning."""
     client = _client(bootstrap)
     ((_, future),) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).items()
     found = future.result(SECONDS).topic_partitions
-    return {p.partition: p.offset for p in found if p.topic == topic and p.offset >= 0}
+    return {p.partition: p.offset for p in found if p.topic == topic and p.offset > 0}
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """Where each partition that holds anything ends."""
+    client = _client(bootstrap)
+    described = client.describe_topics(TopicCollection([topic]))[topic].result(SECONDS)
+    partitions = [TopicPartition(topic, partition.id) for partition in described.partitions]
+    asked = client.list_offsets(dict.fromkeys(partitions, _admin.OffsetSpec.latest()))
+    found = {place.partition: future.result(SECONDS).offset for place, future in asked.items()}
+    return {number: offset for number, offset in found.items() if offset}
 
 
 def members(bootstrap: str, group: str) -> dict[str, set[int]]:

@@ -1,0 +1,289 @@
+"""What the worker relies on when it answers and commits in one go."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import confluent_kafka as ck
+import pytest
+
+from tests.contract.transactions import MAX_BYTES, FakeScene, RealScene, Scene, freeze
+from tests.kafka_broker import running_broker
+from worker.errors import ClientFatalError
+from worker.kafka import transactional
+from worker.kafka.ports import Ended, Position, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.kafka_broker import Broker
+    from worker.kafka.ports import Transactor
+
+
+REAL = [pytest.param(protocol, marks=pytest.mark.kafka) for protocol in ("consumer", "classic")]
+
+
+@pytest.fixture(params=["fake", *REAL])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    fake = request.param == "fake"
+    one: Scene = FakeScene() if fake else RealScene(request.getfixturevalue("broker"), request.param)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def frail() -> Iterator[Broker]:
+    """A broker that tests may stop, and that soon looks for transactions out of time.
+
+    Not sooner: one that does so while it is starting forgets the markers of those it aborts (0060).
+    """
+    with running_broker("transaction.abort.timed.out.transaction.cleanup.interval.ms=1500") as broker:
+        yield broker
+
+
+@pytest.fixture
+def shaky(frail: Broker) -> Iterator[RealScene]:
+    """Transactions have two seconds."""
+    one = RealScene(frail, timeout=2.0)
+    yield one
+    one.close()
+
+
+def commit(transactor: Transactor, transaction: Transaction, attempts: int = 3) -> Ended:
+    """As the caller does: what has certainly not happened is tried again."""
+    ended = transactor.commit(transaction)
+    while not ended.committed and attempts > 1:
+        attempts -= 1
+        ended = transactor.commit(transaction)
+    return ended
+
+
+# ---------------------------------------------------------------- with the broker there
+
+
+def test_answers_and_positions_are_seen_together(scene: Scene) -> None:
+    transactor = scene.transactor()
+    assert transactor.commit(scene.transaction([b"a", b"b"], 2, "notes é")) == Ended(committed=True)
+    assert sorted(scene.answers(), key=str) == [b"a", b"b"]
+    assert scene.position() == Position(2, "notes é")
+    assert transactor.commit(scene.transaction([b"c"], 3, "")) == Ended(committed=True)
+    assert len(scene.answers()) == 3
+    assert scene.position() == Position(3, "")
+
+
+def test_positions_alone_can_be_committed(scene: Scene) -> None:
+    assert scene.transactor().commit(scene.transaction([], 5, "only")) == Ended(committed=True)
+    assert scene.position() == Position(5, "only")
+    assert scene.answers() == []
+
+
+def test_a_member_of_the_past_leaves_nothing_and_a_present_one_can_go_on(scene: Scene) -> None:
+    transactor = scene.transactor()
+    ended = transactor.commit(scene.transaction([b"x"], 1, "stale", member=scene.stale_member()))
+    assert not ended.committed
+    assert ended.failure is not None
+    assert ended.failure.code in {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"}
+    assert scene.answers() == []
+    assert scene.position() is None
+    assert commit(transactor, scene.transaction([b"x"], 1, "fresh")).committed
+    assert scene.answers() == [b"x"]
+
+
+@pytest.mark.parametrize("size", [MAX_BYTES + 1_000, 80_000_000], ids=["for-the-topic", "for-the-client"])
+def test_an_answer_that_is_too_large_is_named_as_that_and_takes_all_with_it(scene: Scene, size: int) -> None:
+    """Whoever finds out, and wherever it stands among the others."""
+    transactor = scene.transactor()
+    ended = transactor.commit(scene.transaction([b"small", b"x" * size, b"small"], 1, "large"))
+    assert not ended.committed
+    assert ended.failure is not None
+    assert ended.failure.code == "MSG_SIZE_TOO_LARGE"
+    assert (scene.answers(), scene.position()) == ([], None)
+    assert commit(transactor, scene.transaction([b"smaller"], 1, "fits")).committed
+    assert scene.answers() == [b"smaller"]
+
+
+def test_a_topic_that_is_not_there_is_a_failure_and_nothing_happens(scene: Scene) -> None:
+    good = scene.transaction([b"x"], 1, "n")
+    transactor = scene.transactor()
+    lost = good._replace(messages=[*good.messages, good.messages[0]._replace(topic="there-is-no-such-topic")])
+    ended = transactor.commit(lost)
+    assert not ended.committed
+    assert ended.failure is not None
+    assert ended.failure.code.lstrip("_") in {"UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"}
+    assert commit(transactor, good).committed
+    assert scene.answers() == [b"x"]
+
+
+def test_a_successor_of_the_same_name_takes_over(scene: Scene) -> None:
+    """As after a crash; it does not wait for what its predecessor left."""
+    assert scene.transactor().commit(scene.transaction([b"a"], 1, "1")).committed
+    assert scene.transactor().commit(scene.transaction([b"b"], 2, "2")).committed
+    assert len(scene.answers()) == 2
+
+
+# ---------------------------------------------------------------- with the broker away
+
+
+def interrupted(scene: RealScene, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> Ended:
+    """Commits one answer; something happens when all is in the transaction, and its end is yet to come."""
+    transactor = scene.transactor()
+    assert transactor.commit(scene.transaction([b"warm"], 1, "0")).committed
+    fill = transactor._fill
+
+    def slow_fill(client: ck.Producer, transaction: Transaction) -> ck.KafkaError | None:
+        failed = fill(client, transaction)
+        assert failed is None
+        client.flush(5)
+        meanwhile()
+        return failed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transactor, "_fill", slow_fill)
+        ended = transactor.commit(scene.transaction([b"x"], 2, "1"))
+    check(scene, ended)
+    if not ended.committed:
+        assert commit(transactor, scene.transaction([b"x"], 2, "2")).committed
+    assert commit(transactor, scene.transaction([b"y"], 3, "3")).committed
+    assert sorted(scene.answers(), key=str) == [b"warm", b"x", b"y"]
+    return ended
+
+
+class Lame:
+    """A client that does not find back to its coordinator: whatever is to end a transaction is out of time."""
+
+    def __init__(self, client: ck.Producer) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def commit_transaction(self, _timeout: float) -> None:
+        raise ck.KafkaException(ck.KafkaError(ck.KafkaError._TIMED_OUT, "nobody there", retriable=True))
+
+    abort_transaction = commit_transaction
+
+
+def test_a_client_that_cannot_end_its_transaction_is_replaced(
+    shaky: RealScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the transaction's time is up, and not as long as the process lives."""
+    monkeypatch.setattr(transactional, "GIVE_UP_SECONDS", 1.0)
+    transactor = shaky.transactor()
+    assert transactor.commit(shaky.transaction([b"warm"], 1, "0")).committed
+    transactor._client = cast("ck.Producer", Lame(cast("ck.Producer", transactor._client)))
+    ended = transactor.commit(shaky.transaction([b"x"], 2, "1"))
+    assert not ended.committed
+    check(shaky, ended)
+    assert transactor.commit(shaky.transaction([b"x"], 2, "2")).committed
+    assert sorted(shaky.answers(), key=str) == [b"warm", b"x"]
+
+
+def check(scene: RealScene, ended: Ended) -> None:
+    """What was said is so."""
+    assert scene.position() == (Position(2, "1") if ended.committed else Position(1, "0"))
+    assert scene.answers().count(b"x") == ended.committed
+
+
+def test_a_transaction_that_the_coordinator_gave_up_has_not_happened(
+    shaky: RealScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after this process has stood still: the client then only says that it was fenced."""
+    ended = interrupted(shaky, monkeypatch, lambda: time.sleep(4.5))
+    assert not ended.committed
+    assert ended.failure is not None
+    assert ended.failure.code == "_FENCED"
+
+
+@pytest.mark.parametrize("seconds", [1.0, 4.5])
+def test_a_broker_that_stands_still_loses_and_doubles_nothing(
+    shaky: RealScene, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Whether it comes back before the transaction is out of time, or after."""
+    interrupted(shaky, monkeypatch, lambda: freeze(shaky.broker, seconds))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_broker_that_starts_again_loses_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """With Kafka's own time between two searches for transactions out of time: see 0060 for why."""
+    with running_broker() as broker:
+        scene = RealScene(broker, timeout=2.0)
+
+        def restart() -> None:
+            broker.script(how)
+            threading.Timer(2.5, broker.script, ["up"]).start()
+
+        interrupted(scene, monkeypatch, restart)
+        scene.close()
+
+
+def test_a_transactor_waits_for_the_broker_and_is_closed_in_time(shaky: RealScene) -> None:
+    """Before its first transaction, in the middle of one, and with nothing to do."""
+    given = shaky.transaction([b"x"], 1, "1")
+    fresh, used, idle = shaky.transactor(), shaky.transactor("second"), shaky.transactor("third")
+    for transactor in (used, idle):
+        assert transactor.commit(shaky.transaction([b"warm"], 1, "0")).committed
+    raised: list[ClientFatalError] = []
+    thaw = freeze(shaky.broker, 2.0)
+    try:
+        threads = [threading.Thread(target=until_closed, args=(one, given, raised)) for one in (fresh, used)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1.0)
+        started = time.monotonic()
+        for transactor in (fresh, used, idle):
+            transactor.close()
+        assert time.monotonic() - started < 0.5
+        assert raised == []
+        for thread in threads:
+            thread.join(10.0)
+            assert not thread.is_alive()
+    finally:
+        thaw.join()
+    assert len(raised) == 2
+    assert b"x" not in shaky.answers()
+
+
+def until_closed(transactor: Transactor, transaction: Transaction, raised: list[ClientFatalError]) -> None:
+    try:
+        transactor.commit(transaction)
+    except ClientFatalError as error:
+        raised.append(error)
+
+
+# ---------------------------------------------------------------- two of the same name
+
+
+def test_of_two_transactors_of_one_name_one_gives_up_and_nothing_is_doubled(shaky: RealScene) -> None:
+    """It would be for ever that they shut each other out."""
+    pair, done, gave_up = [shaky.transactor(), shaky.transactor()], 0, False
+    while not gave_up:
+        assert done < 10
+        for transactor in pair:
+            try:
+                done += transactor.commit(shaky.transaction([b"%d" % done], done + 1, f"{done}")).committed
+            except ClientFatalError:
+                gave_up = True
+    answers = shaky.answers()
+    assert len(answers) == len(set(answers)) == done
+    assert shaky.position() == Position(done, f"{done - 1}")
+
+
+def test_others_that_have_gone_on_are_not_taken_for_us(shaky: RealScene) -> None:
+    """Our transaction is out of time, and whoever has the partition now is further than we were."""
+    transactor = shaky.transactor()
+    transaction = shaky.transaction([b"x"], 2, "ours")
+    fill = transactor._fill
+
+    def slow_fill(*given: object) -> object:
+        failed = fill(*given)  # type: ignore[arg-type]
+        time.sleep(3.0)
+        assert shaky.transactor("other").commit(shaky.transaction([b"z"], 7, "theirs")).committed
+        return failed
+
+    transactor._fill = slow_fill  # type: ignore[method-assign, assignment]
+    with pytest.raises(ClientFatalError, match="others have gone on"):
+        transactor.commit(transaction)
+    assert shaky.answers() == [b"z"]

@@ -1,0 +1,161 @@
+"""What tests of transactors need: members of a group, transactions, and what can be seen of them afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Protocol
+
+import confluent_kafka as ck
+
+from tests.contract.recorder import Recorder
+from tests.fakes.broker import FakeBroker
+from tests.fakes.clock import Clock
+from tests.fakes.transactor import FakeTransactor
+from worker.core.model import Partition
+from worker.kafka import properties
+from worker.kafka.ports import Message, Position, Transaction
+from worker.kafka.reader import Reader
+from worker.kafka.transaction_properties import checker, transactional
+from worker.kafka.transactional import ConfluentTransactor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.kafka_broker import Broker
+    from worker.kafka.ports import Consumer, Transactor
+
+PATIENCE = 30.0  # seconds; only a failure ever waits so long
+MAX_BYTES = 2_000
+
+
+class Scene(Protocol):
+    """One group with one request partition, and the answers to it."""
+
+    def transactor(self) -> Transactor: ...
+    def transaction(
+        self, answers: Sequence[bytes], offset: int, notes: str, *, member: object = None
+    ) -> Transaction: ...
+    def stale_member(self) -> object: ...
+    def answers(self) -> list[bytes | None]: ...
+    def position(self) -> Position | None: ...
+    def close(self) -> None: ...
+
+
+class RealScene:
+    """On a real broker, with members of one of the group protocols."""
+
+    def __init__(self, broker: Broker, protocol: str = "consumer", timeout: float = 10.0) -> None:
+        self.broker, self._protocol = broker, protocol
+        self.requests = Partition(broker.topic(1), 0)
+        self.topic = broker.topic(2, {"max.message.bytes": str(MAX_BYTES)})
+        group = f"g-{uuid.uuid4().hex[:12]}"
+        # A topic that is not there is believed to be on its way for 30 s, unless told.
+        given = {"transaction.timeout.ms": str(int(timeout * 1000)), "topic.metadata.propagation.max.ms": "1000"}
+        self.link = properties.Link(broker.bootstrap, group, given, {protocol: 60.0})
+        self.name = f"{group}-0"
+        self._clients: list[Any] = []
+        self._member: ck.Consumer | None = None
+
+    def transactor(self, name: str | None = None) -> ConfluentTransactor:
+        rendered = transactional(self.link, "contract", name or self.name, MAX_BYTES)
+        made = ConfluentTransactor(rendered, checker=checker(self.link, "contract"))
+        self._clients.append(made)
+        return made
+
+    def member(self) -> ck.Consumer:
+        """A member that has the partition."""
+        member = ck.Consumer(properties.consumer(self.link, "contract", self._protocol))
+        self._clients.append(member)
+        member.subscribe([self.requests.topic])
+        end = time.monotonic() + PATIENCE
+        while not member.assignment():
+            assert time.monotonic() < end
+            member.poll(0.1)
+        return member
+
+    def stale_member(self) -> object:
+        """One that is in the group no more."""
+        member = self.member()
+        known = member.consumer_group_metadata()
+        member.close()
+        return known
+
+    def transaction(self, answers: Sequence[bytes], offset: int, notes: str, *, member: object = None) -> Transaction:
+        if member is None:
+            self._member = self._member or self.member()
+            member = self._member.consumer_group_metadata()
+        messages = [Message(self.topic, b"k", answer, (("h", b"1"),)) for answer in answers]
+        return Transaction(messages, {self.requests: Position(offset, notes)}, member)
+
+    def answers(self) -> list[bytes | None]:
+        starts = {Partition(self.topic, number): 0 for number in range(2)}
+        reader = Reader(checker(self.link, "contract"), starts)
+        values = [record.value for record in reader.to_end()]
+        reader.close()
+        return values
+
+    def position(self) -> Position | None:
+        client = ck.Consumer(checker(self.link, "contract"))
+        (found,) = client.committed([ck.TopicPartition(*self.requests)], PATIENCE)
+        client.close()
+        return None if found.offset < 0 else Position(found.offset, found.metadata or "")
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+class FakeScene:
+    """In memory."""
+
+    def __init__(self) -> None:
+        self.broker = FakeBroker(Clock())
+        self.requests = Partition(self.broker.create("requests", 1), 0)
+        self.topic = self.broker.create("answers", 2, MAX_BYTES)
+        self._member = self._join()
+
+    def _join(self) -> Consumer:
+        member = self.broker.consumer("group")
+        member.subscribe([self.requests.topic], Recorder())
+        return member
+
+    def transactor(self) -> Transactor:
+        return FakeTransactor(self.broker, "group")
+
+    def stale_member(self) -> object:
+        member = self._join()
+        member.close()
+        return member.membership()
+
+    def transaction(self, answers: Sequence[bytes], offset: int, notes: str, *, member: object = None) -> Transaction:
+        messages = [Message(self.topic, b"k", answer, (("h", b"1"),)) for answer in answers]
+        return Transaction(messages, {self.requests: Position(offset, notes)}, member or self._member.membership())
+
+    def answers(self) -> list[bytes | None]:
+        return [record.value for record in self.broker.records(self.topic)]
+
+    def position(self) -> Position | None:
+        return self.broker.group("group").committed.get(self.requests)
+
+    def close(self) -> None:
+        """Nothing outlives the test."""
+
+
+def pid_of(broker: Broker) -> int:
+    folder: Path | str = broker._environment["KAFKA_DATA_DIR"]
+    with open(f"{folder}/broker.pid", encoding="ascii") as file:  # noqa: PTH123 - one line of a known file
+        return int(file.read().split()[0])
+
+
+def freeze(broker: Broker, seconds: float) -> threading.Timer:
+    """The broker stands still from now on, for so long."""
+    pid = pid_of(broker)
+    os.kill(pid, signal.SIGSTOP)
+    thaw = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))
+    thaw.start()
+    return thaw

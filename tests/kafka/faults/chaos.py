@@ -1,0 +1,87 @@
+"""Processes killed and stopped at random, while requests keep coming."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.kafka.faults.faulty import SESSION
+from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.kafka.support.site import Site
+
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02)  # of the tasks
+STOPS = (1, 8)  # seconds; the longer one outlasts the session
+
+
+class Size(NamedTuple):
+    """How much of both."""
+
+    tasks: int
+    faults: int
+
+
+def busy_site(site: Callable[..., Site], guarantee: str, protocol: str, **variables: str) -> Site:
+    """Two processes per replica, eight partitions, a short session, and attempts for as many crashes as may come."""
+    variables |= {"WORKER_PROCESSES": "2", "WORKER_GUARANTEE": guarantee, "WORKER_MAX_ATTEMPTS": "50"}
+    variables["KAFKA_GROUP_PROTOCOL"] = protocol
+    if protocol == "classic":
+        variables["KAFKA_CONFIG_SESSION_TIMEOUT_MS"] = SESSION
+    one = site(partitions=8, answers=4, **variables)
+    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
+    return one
+
+
+def storm(
+    one: Site,
+    size: Size,
+    *,
+    seed: int,
+    retries: float = 0,
+    stops: bool = True,
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Two replicas, and a fault in the middle of every wave of requests; ``retries``: the share that fails first.
+
+    Every fourth fault is a process that is stopped and goes on later, the others are kills.
+    """
+    rng = random.Random(seed)
+    for replica in [one.start(**(variables or {})) for _ in range(2)]:
+        replica.wait_ready()
+    per_wave = -(-size.tasks // size.faults)
+    for number in range(size.faults):
+        wave = range(number * per_wave, (number + 1) * per_wave)
+        before = sum(one.counts().values())
+        one.submit(task(n, _payload(rng, retries)) for n in wave)
+        wanted = before + rng.randint(1, per_wave // 2)
+        until(lambda: sum(one.counts().values()) >= wanted, one.tails)  # noqa: B023 - called at once
+        _strike(one, rng, STOPS[number // 4 % 2] if stops and number % 4 == 1 else 0)
+
+
+def _payload(rng: random.Random, retries: float) -> str:
+    if rng.random() < retries:
+        return json.dumps({"do": "fail_until", "attempt": 2})
+    return json.dumps({"do": "nap", "seconds": rng.choice(SECONDS)})
+
+
+def _strike(one: Site, rng: random.Random, stop: float) -> None:
+    """One process, somewhere: killed, or stopped for so many seconds."""
+    struck = False
+    while not struck:
+        victim = rng.choice(until(lambda: [pid for replica in one.replicas for pid in replica.pids()], one.tails))
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself: choose again
+            os.kill(victim, signal.SIGSTOP if stop else signal.SIGKILL)
+            struck = True
+    if stop:
+        time.sleep(stop)  # the fault itself
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGCONT)

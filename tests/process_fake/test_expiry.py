@@ -1,0 +1,60 @@
+"""Requests that are of no use any more when their turn comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from worker.codec import DEAD_LETTERED, EXPIRED, OK
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import World
+
+
+def request(world: World, deadline: bytes | None) -> None:
+    world.request(headers=(("x-deadline", deadline),))
+
+
+@pytest.mark.parametrize("deadline", [b"1", b"1700000000.5", b"2001-02-03T04:05:06Z", b"2001-02-03T04:05:06+02:00"])
+def test_what_is_too_late_is_not_started(world: World, deadline: bytes) -> None:
+    """It has its answer, and is no dead letter."""
+    request(world, deadline)
+    world.request()
+    process = world.process()
+    world.until(lambda: world.committed() == 2)
+    assert process.starts == [(0, 1, 1)]
+    late, good = world.answers()
+    assert (late.outcome, late.isprocessed, late.error.type, late.attempt) == (EXPIRED, False, "Expired", 0)
+    assert good.outcome == OK
+    assert world.letters() == []
+    assert process.counter("tasks_total", "EXPIRED") == 1
+
+
+@pytest.mark.parametrize("deadline", [b"9999999999", b"9999-01-01T00:00:00Z"])
+def test_what_is_in_time_is_started(world: World, deadline: bytes) -> None:
+    request(world, deadline)
+    world.process()
+    world.until(lambda: world.committed() == 1)
+    assert world.answers()[0].outcome == OK
+
+
+@pytest.mark.parametrize("deadline", [None, b"", b"tomorrow", b"nan", b"2001-02-03T04:05:06", b"\xff"])
+def test_a_deadline_that_is_none_is_a_dead_letter(world: World, deadline: bytes | None) -> None:
+    """Nobody knows whether it is of use: the sender has made a mistake and shall learn of it."""
+    request(world, deadline)
+    process = world.process()
+    world.until(lambda: world.committed() == 1)
+    assert process.starts == []
+    assert [(answer.outcome, answer.error.type) for answer in world.answers()] == [(DEAD_LETTERED, "MalformedDeadline")]
+    (letter,) = world.letters()
+    assert dict(letter.headers)["x-deadline"] == deadline
+
+
+def test_an_expired_one_lets_others_of_its_key_go_on(world: World) -> None:
+    for key in (b"a", b"b"):
+        world.request(headers=(("x-deadline", b"1"),), key=key)
+        world.request(key=key)
+    process = world.process(ordering="key")
+    world.until(lambda: world.committed() == 4)
+    assert sorted(offset for _, offset, _ in process.starts) == [1, 3]

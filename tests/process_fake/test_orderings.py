@@ -1,0 +1,130 @@
+"""Orderings ``key`` and ``unordered``: who waits holds nobody up, and what is done out of turn is known to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.process_fake.stand_ins import Work, failing
+from tests.process_fake.world import GROUP, World
+from worker.codec import DEAD_LETTERED
+from worker.errors import ExitCode
+
+LATER = failing(retry_after=600.0)
+
+
+def test_a_retry_holds_nobody_else_up(world: World) -> None:
+    """Unordered: everything behind it is done while it waits; only the commit stays before it."""
+    world.request("broken", work=[LATER, Work()], key=b"k")
+    for _ in range(100):
+        world.request(key=b"k")
+    process = world.process(ordering="unordered")
+    world.until(lambda: len(world.answers()) == 100, seconds=60)
+    assert [offset for _, offset, _ in process.starts] == list(range(101))
+    world.run(1)
+    assert world.committed() is None
+    assert world.noted().done == ((1, 101),)
+    world.until(lambda: world.committed() == 101)
+    assert process.starts[-1] == (0, 0, 2)
+
+
+def test_many_retries_hold_nobody_up(world: World) -> None:
+    """However many wait: what comes behind them is fetched."""
+    for _ in range(20):
+        world.request("broken", work=[LATER, Work()])
+    for _ in range(50):
+        world.request()
+    world.process(ordering="unordered")
+    world.until(lambda: len(world.answers()) == 50, seconds=60)
+    world.until(lambda: world.committed() == 70)
+
+
+def test_a_retry_holds_up_its_key_alone(world: World) -> None:
+    """And behind it the requests of its key start in order."""
+    world.request("broken", work=[LATER, Work()], key=b"a")
+    for _ in range(20):
+        for key in (b"a", b"b", None):
+            world.request(key=key)
+    process = world.process(ordering="key")
+    world.until(lambda: len(world.answers()) == 40, seconds=60)
+    world.run(10)
+    assert len(world.answers()) == 40
+    world.until(lambda: world.committed() == 61)
+    of_a = [offset for _, offset, _ in process.starts if offset % 3 == 1 or not offset]
+    assert of_a == [0, 0, *range(1, 61, 3)]
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_what_was_done_out_of_order_is_not_done_again(world: World, ordering: str) -> None:
+    """The next process knows it from the notes, also after a death."""
+    world.request("broken", work=[LATER, Work()], key=b"a")
+    for _ in range(50):
+        world.request(key=b"b")
+    process = world.process(ordering=ordering)
+    world.until(lambda: len(world.answers()) == 50)
+    world.run(5)
+    process.kill()
+    world.broker.group(GROUP).leave(process.consumer)
+    successor = world.process(ordering=ordering)
+    world.until(lambda: world.committed() == 51)
+    assert [offset for _, offset, _ in successor.starts] == [0]
+    assert len(world.answers()) == 51
+
+
+def test_a_deploy_may_change_the_ordering(world: World) -> None:
+    """What the notes say of what is done holds under any."""
+    world.request("broken", work=[LATER, Work()])
+    for _ in range(10):
+        world.request()
+    process = world.process(ordering="unordered")
+    world.until(lambda: len(world.answers()) == 10)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    successor = world.process(ordering="partition")
+    world.until(lambda: world.committed() == 11)
+    assert successor.starts == [(0, 0, 2)]
+
+
+def test_notes_never_outgrow_what_a_commit_carries(world: World) -> None:
+    """Where every other one waits for its next attempt, nothing new is started at last; then all goes on."""
+    for offset in range(1_000):
+        world.request("odd" if offset % 2 else "even", work=[LATER, Work()] if offset % 2 else Work(seconds=0.001))
+    process = world.process(ordering="unordered")
+    texts: list[int] = []
+    commit = process.consumer.commit
+
+    def watched(positions: dict[object, tuple[int, str]]) -> None:
+        texts.extend(len(text) for _, text in positions.values())
+        commit(positions)  # type: ignore[arg-type]
+
+    process.consumer.commit = watched  # type: ignore[assignment, method-assign]
+    world.run(500)
+    stuck = len(process.starts)
+    world.run(50)
+    assert len(process.starts) == stuck < 1_000
+    world.until(lambda: world.committed() == 1_000, seconds=40_000)
+    assert 2_000 < max(texts) <= 4_095
+    assert len(world.answers()) == 1_000
+
+
+def test_a_dead_letter_lets_its_key_go_on(world: World) -> None:
+    """After its last attempt."""
+    world.request("broken", work=failing(), key=b"a")
+    world.request(key=b"a")
+    process = world.process(ordering="key", max_attempts=2)
+    world.until(lambda: world.committed() == 2)
+    assert process.starts == [(0, 0, 1), (0, 0, 2), (0, 1, 1)]
+    assert world.answers()[0].outcome == DEAD_LETTERED
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_a_revoked_partition_is_left_with_what_is_done(world: World, ordering: str) -> None:
+    """The new owner of the partition does the rest and nothing else."""
+    world.request("broken", work=[LATER, Work()], key=b"a")
+    for _ in range(10):
+        world.request(key=b"b")
+    process = world.process(ordering=ordering)
+    world.until(lambda: len(world.answers()) == 10)
+    successor = world.process(ordering=ordering)
+    world.move(0, successor)
+    world.until(lambda: world.committed() == 11)
+    assert successor.starts == [(0, 0, 2)]
+    assert len(process.starts) == 11

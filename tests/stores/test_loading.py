@@ -1,0 +1,116 @@
+"""``WORKER_OFFSET_STORE``: finding the factory, and one line when something is wrong with it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from worker.stores.loading import load
+from worker.stores.port import OffsetStore, StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Write = Callable[..., str]
+
+GOOD = """
+class Store:
+    def __init__(self, group): self.group = group
+    def positions(self, partitions): return {}
+    def begin(self, partition, offset): ...
+    def skip(self, partition, offset): ...
+    def answers(self, partition, start, stop): yield
+    def close(self): ...
+def factory(group): return Store(group)
+class Factories:
+    make = staticmethod(factory)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes a module into the current directory, which is not on the path yet; gives its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+
+    def write(source: str, name: str = "users_store") -> str:
+        (tmp_path / f"{name}.py").write_text(source)
+        return name
+
+    yield write
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def complaint(reference: str) -> str:
+    with pytest.raises(StoreError) as caught:
+        load(reference, "group")
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.startswith("WORKER_OFFSET_STORE=")
+    assert reference in text
+    return text
+
+
+@pytest.mark.parametrize("factory", ["factory", "Store", "Factories.make"])
+def test_a_factory_gets_the_group_and_makes_a_store(module: Write, factory: str) -> None:
+    store = load(f"{module(GOOD)}:{factory}", "my-group")
+    assert isinstance(store, OffsetStore)
+    assert vars(store) == {"group": "my-group"}
+
+
+def test_the_shipped_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKER_STORE_URL", f"sqlite:///{tmp_path / 'store.db'}")
+    load("worker.stores.sql:store", "group").close()
+
+
+@pytest.mark.parametrize("reference", ["", "module", "module:", ":factory", "module.factory"])
+def test_a_reference_has_two_parts(reference: str) -> None:
+    assert "package.module:factory" in complaint(reference)
+
+
+def test_a_module_that_is_not_there_is_named() -> None:
+    assert "No module named 'no_such_module'" in complaint("no_such_module:factory")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("", "has no 'factory'"),
+        ("factory = 5", "factory is a int, not a function or class"),
+        ("1 / 0", "importing users_store failed: ZeroDivisionError: division by zero"),
+        ("import sys; sys.exit(3)", "importing users_store failed: SystemExit: 3"),
+        ("def factory(group):\n    raise ValueError('two\\nlines')", "ValueError: two lines"),
+        ("def factory(): ...", "making the store failed: TypeError: factory() takes 0 positional arguments"),
+        ("def factory(group): return {}", "a dict, which has no positions, begin, skip, answers, close"),
+        (GOOD + "del Store.skip, Store.answers", "a Store, which has no skip, answers"),
+    ],
+)
+def test_what_is_wrong_is_said(module: Write, source: str, said: str) -> None:
+    assert said in complaint(f"{module(source)}:factory")
+
+
+@pytest.mark.parametrize("source", ["x = 1\n1 / 0", "def factory(group):\n    raise ValueError"])
+def test_the_users_own_line_is_named(module: Write, tmp_path: Path, source: str) -> None:
+    name = module(source)
+    assert f"({tmp_path / name}.py, line 2)" in complaint(f"{name}:factory")
+
+
+def test_a_store_that_is_away_keeps_its_own_error(module: Write) -> None:
+    """So that the process can be tried again instead of the settings being blamed."""
+    source = "from worker.stores.port import *\ndef factory(group): raise StoreUnavailableError('away')"
+    with pytest.raises(StoreUnavailableError, match=r"^away$"):
+        load(f"{module(source)}:factory", "group")
+
+
+def test_without_the_extra_the_shipped_one_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("worker.stores.sql")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    said = complaint("worker.stores.sql:store")
+    assert "needs sqlalchemy: pip install 'kafka-task-worker[store]'" in said

@@ -1,0 +1,236 @@
+"""What a handler of batches gets, and what comes of each of its requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.support import a_task
+from worker.core.lane import Lane
+from worker.core.model import Partition, Verdict
+from worker.errors import Reject, Retry
+from worker.handlers.batch import Batch, BatchContext, BatchRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.core.model import Headers, Outcome, Task
+
+LANE = Lane(Partition("requests", 3), 1)
+
+
+def tasks(count: int, **more: Any) -> list[Task]:
+    return [a_task(offset=number, lane=LANE, **more) for number in range(count)]
+
+
+def run(handler: Callable[..., Any], of: list[Task], **kwargs: Any) -> list[Outcome]:
+    """What came of these tasks, in the order in which it was told."""
+    posted: list[Outcome] = []
+    BatchRunner(handler, kwargs, 3, posted.append).run(of)
+    return posted
+
+
+def told(outcomes: list[Outcome]) -> list[tuple[int, Verdict]]:
+    return [(outcome.task.record.offset, outcome.verdict) for outcome in outcomes]
+
+
+# ---------------------------------------------------------------- what it is given
+
+
+def test_a_batch_is_a_row_of_requests() -> None:
+    def handler(batch: Batch, context: BatchContext, *, extra: int) -> None:
+        assert (len(batch), extra, context.remaining, context.transaction) == (3, 7, None, None)
+        assert [task.origin.offset for task in batch] == [0, 1, 2]
+        assert batch[-1] is list(batch)[2]
+        first = batch[0]
+        assert (first.sequence, first.payload, first.request.payload, first.attempt) == (7, "x", "x", 1)
+        assert first.cancelled is context.cancelled
+        for task in batch:
+            batch.ack(task)
+
+    assert told(run(handler, tasks(3), extra=7)) == [(n, Verdict.OK) for n in range(3)]
+
+
+def test_the_first_deadline_is_the_batchs() -> None:
+    def limits(seconds: float) -> Headers:
+        return (("x-deadline", str(time.time() + seconds).encode()),)
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        assert context.remaining is not None
+        assert 90 < context.remaining <= 100
+        assert [task.remaining is None for task in batch] == [False, False, True]
+        for task in batch:
+            batch.ack(task)
+
+    row = [a_task(offset=n, lane=LANE, headers=limits(s)) for n, s in enumerate((500, 100))]
+    assert len(run(handler, [*row, a_task(offset=2, lane=LANE)])) == 3
+
+
+def test_what_cannot_be_started_does_not_reach_the_handler() -> None:
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        assert [task.origin.offset for task in batch] == [3]
+        batch.ack(batch[0])
+
+    row = [
+        a_task(b"\xff", offset=0, lane=LANE),
+        a_task(offset=1, lane=LANE, headers=(("x-deadline", b"1"),)),
+        a_task(offset=2, lane=LANE, attempt=3),
+        a_task(offset=3, lane=LANE),
+    ]
+    expected = [(0, Verdict.REJECTED), (1, Verdict.EXPIRED), (2, Verdict.REJECTED), (3, Verdict.OK)]
+    assert told(run(handler, row)) == expected
+
+
+def test_the_handler_is_not_called_for_nothing() -> None:
+    def handler(_batch: Batch, _context: BatchContext) -> None:
+        raise AssertionError
+
+    assert told(run(handler, [a_task(None, offset=0, lane=LANE)])) == [(0, Verdict.REJECTED)]
+
+
+# ---------------------------------------------------------------- what it makes of it
+
+
+def test_each_request_is_told_of_when_it_is_settled() -> None:
+    posted: list[Outcome] = []
+
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        batch.ack(batch[1], "b")
+        assert [(outcome.task.record.offset, outcome.result) for outcome in posted] == [(1, b"b")]
+        batch.nack(batch[0], "no")
+        assert posted[1].failure is not None
+        assert posted[1].failure[:2] == ("Nack", "no")
+
+    BatchRunner(handler, {}, 3, posted.append).run(tasks(3))
+    assert told(posted) == [(1, Verdict.OK), (0, Verdict.FAILED), (2, Verdict.FAILED)]
+    assert posted[2].failure is not None
+    assert posted[2].failure.type == "NotSettled"
+    assert [outcome.task.attempt for outcome in posted] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "after"),
+    [
+        (ValueError("as told"), Verdict.FAILED, None),
+        (Retry("later", after=5), Verdict.FAILED, 5.0),
+        (Reject("never"), Verdict.REJECTED, None),
+        (SystemExit(3), Verdict.FAILED, None),
+    ],
+)
+def test_an_exception_is_of_all_that_is_left(error: BaseException, verdict: Verdict, after: float | None) -> None:
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        batch.ack(batch[1])
+        raise error
+
+    outcomes = run(handler, tasks(3))
+    assert told(outcomes) == [(1, Verdict.OK), (0, verdict), (2, verdict)]
+    assert [outcome.retry_after for outcome in outcomes[1:]] == [after, after]
+
+
+@pytest.mark.parametrize("reason", ["revoked", "drain"])
+def test_what_a_cancelled_batch_leaves_used_up_no_attempt(reason: Any) -> None:
+    runner: BatchRunner
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        assert runner.cancel(reason, ()) is None  # of no lane of its
+        assert not context.cancelled
+        assert runner.cancel(reason, [LANE]) is batch[0]._task
+        assert context.cancelled.reason == reason
+        batch.ack(batch[1])
+        raise RuntimeError
+
+    posted: list[Outcome] = []
+    runner = BatchRunner(handler, {}, 3, posted.append)
+    runner.run(tasks(3))
+    assert told(posted) == [(1, Verdict.OK), (0, Verdict.DROPPED), (2, Verdict.DROPPED)]
+    assert runner.running is None
+    assert runner.cancel(reason, [LANE]) is None
+
+
+@pytest.mark.parametrize("result", [7, "\ud800", object()])
+def test_a_result_of_no_kind_is_that_requests_failure_alone(result: Any) -> None:
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        batch.ack(batch[0], result)
+        batch.ack(batch[1], b"good")
+
+    bad, good = run(handler, tasks(2))
+    assert bad.verdict in (Verdict.FAILED, Verdict.REJECTED)
+    assert (good.verdict, good.result) == (Verdict.OK, b"good")
+
+
+# ---------------------------------------------------------------- what cannot be settled
+
+
+def test_nothing_is_settled_twice() -> None:
+    kept: list[Batch] = []
+
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        batch.ack(batch[0])
+        for settle in (batch.ack, batch.nack):
+            with pytest.raises(ValueError, match=r"requests.*settled already"):
+                settle(batch[0])
+            if kept:
+                with pytest.raises(ValueError, match="not of this batch"):
+                    settle(kept[0][0])
+        kept.append(batch)
+
+    first = run(handler, tasks(2))
+    second = run(handler, tasks(2))
+    for outcomes in (first, second):
+        assert told(outcomes) == [(0, Verdict.OK), (1, Verdict.FAILED)]
+    with pytest.raises(ValueError, match="settled already"):
+        kept[0].ack(kept[0][1], "too late")
+    assert len(first) == 2
+
+
+@pytest.mark.parametrize("what", [None, 0, "x", [], object()])
+def test_what_is_no_request_cannot_be_settled(what: Any) -> None:
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            batch.ack(what)
+        batch.ack(batch[0])
+
+    assert told(run(handler, tasks(1))) == [(0, Verdict.OK)]
+
+
+def test_of_many_threads_one_settles_a_request() -> None:
+    count, at_once = 200, 4
+    refused: list[int] = []
+
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        ready = threading.Barrier(at_once)
+
+        def settle_all() -> None:
+            ready.wait()
+            for task in batch:
+                try:
+                    batch.ack(task)
+                except ValueError:
+                    refused.append(1)
+
+        threads = [threading.Thread(target=settle_all) for _ in range(at_once)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    outcomes = run(handler, tasks(count))
+    assert sorted(told(outcomes)) == sorted((n, Verdict.OK) for n in range(count))
+    assert len(refused) == count * (at_once - 1)
+
+
+def test_the_times_of_the_requests_add_up() -> None:
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        for task in batch:
+            time.sleep(0.02)
+            batch.ack(task)
+
+    began = time.perf_counter()
+    outcomes = run(handler, tasks(3))
+    total = time.perf_counter() - began
+    assert all(outcome.run_seconds >= 0.02 for outcome in outcomes)
+    assert sum(outcome.run_seconds for outcome in outcomes) <= total
+    assert all(outcome.started_ns < outcome.finished_ns for outcome in outcomes)

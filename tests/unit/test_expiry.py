@@ -1,0 +1,84 @@
+"""How the header ``x-deadline`` is read."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.core.expiry import DeadlineError, deadline_of
+
+NOON = 1_795_262_400.0  # 2026-11-21T12:00:00Z
+
+
+def read(text: str | bytes | None, *more: tuple[str, bytes | None]) -> float | None:
+    return deadline_of((*more, ("x-deadline", text.encode() if isinstance(text, str) else text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1795262400", NOON),
+        ("1795262400.25", NOON + 0.25),
+        (" 1795262400\n", NOON),
+        ("0", 0.0),
+        ("-1", -1.0),
+        ("2026-11-21T12:00:00Z", NOON),
+        ("2026-11-21t12:00:00z", NOON),  # RFC 3339 takes small letters, too
+        ("2026-11-21 12:00:00Z", NOON),
+        ("2026-11-21T12:00:00+00:00", NOON),
+        ("2026-11-21T12:00:00-00:00", NOON),
+        ("2026-11-21T17:45:00+05:45", NOON),
+        ("2026-11-21T04:00:00.5-08:00", NOON + 0.5),
+        ("2026-11-21T12:00:00.123456789Z", NOON + 0.123456),
+        ("2016-12-31T23:59:60Z", 1_483_228_800.0),  # a leap second, which RFC 3339 has
+        ("0001-01-01T00:00:00+14:00", -62_135_647_200.0),
+        ("9999-12-31T23:59:59-14:00", 253_402_351_199.0),
+    ],
+)
+def test_moments(text: str, expected: float) -> None:
+    assert read(text) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "tomorrow", "nan", "12:00", "2026-11-21", "2026-11-21T12:00:00", "2026-13-01T00:00:00Z", b"\xff\xfe", None],
+)
+def test_what_is_no_moment(text: str | bytes | None) -> None:
+    with pytest.raises(DeadlineError, match="x-deadline"):
+        read(text)
+
+
+def test_a_complaint_is_not_as_long_as_what_it_complains_of() -> None:
+    with pytest.raises(DeadlineError) as raised:
+        read("x" * 100_000)
+    assert len(str(raised.value)) < 300
+
+
+def test_there_may_be_none() -> None:
+    assert deadline_of(()) is None
+    assert deadline_of((("deadline", b"5"), ("X-Deadline", b"5"))) is None
+
+
+def test_the_last_one_counts() -> None:
+    assert read("5", ("x-deadline", b"nonsense"), ("other", None)) == 5
+
+
+@given(st.datetimes(timezones=st.timezones() | st.just(dt.UTC), allow_imaginary=False))
+def test_what_is_written_is_read(moment: dt.datetime) -> None:
+    zone = moment.utcoffset()
+    if zone is not None and not zone.seconds % 60:
+        assert read(moment.isoformat()) == moment.timestamp()
+
+
+@given(st.text() | st.binary())
+def test_anything_else_is_told_apart(text: str | bytes) -> None:
+    """Whatever a header holds, it is a number or a DeadlineError, and nothing else."""
+    value = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    try:
+        found = deadline_of((("x-deadline", value),))
+    except DeadlineError:
+        return
+    assert found == found  # noqa: PLR0124 - not a number is the one that is not

@@ -1,13 +1,12 @@
-"""The whole way on this machine: a broker, a worker of two processes, a table of models to train, and the proof.
+"""The whole way on this machine: Spark submits a table of models, workers train them, Spark collects, audits, reports.
 
-Started by ``scripts/demo``. Exits 0 only if each request got exactly one answer and it was the right one. Whatever
-happens, nothing is left running or lying about.
+Started by ``scripts/demo``. Exits 0 only if the audit proves one answer for each request, and each is the right one.
+The tables and the report stay in ``.demo/`` until the next run; nothing is left running.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import signal
 import subprocess
@@ -19,11 +18,16 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from pyarrow import parquet
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
 from examples import findings, proof
-from examples.make_configurations import TABLE, configurations
+from examples.make_configurations import TABLE
 from examples.stage import (
     ANSWERS,
     GROUP,
+    JOB,
+    LAKE,
     LETTERS,
     PROCESSES,
     REQUESTS,
@@ -32,6 +36,7 @@ from examples.stage import (
     broker,
     environment,
     free_ports,
+    pipeline,
     worker,
 )
 from worker.cli.console import show
@@ -40,14 +45,12 @@ from worker.errors import WorkerError
 from worker.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from worker.codec import Response
+    from examples.findings import Row
 
 PARTITIONS = 16  # many more than processes, so that long tasks spread
 START_SECONDS = 60.0  # for the worker to be ready
-WORK_SECONDS = 600  # for all answers; a fraction of it on two idle cores
-SETTLE_SECONDS = 10.0  # for the last commit, which follows the last answer
+WORK_SECONDS = 600.0  # for all answers; a fraction of it on two idle cores
+SETTLE_SECONDS = 10.0  # for the last commit
 LOG_LINES = 20
 
 
@@ -87,26 +90,35 @@ def _show_log(log: Path) -> None:
 
 def _run(folder: Path) -> None:
     started = time.monotonic()
+    shutil.rmtree(LAKE, ignore_errors=True)
     broker_port, http_port = free_ports(2)
     settings = environment(broker_port, http_port)
-    _say("[1/5] A broker")
+    requests = parquet.read_metadata(TABLE).num_rows
+    _say("[1/6] A broker")
     with broker(broker_port, folder / "kafka"):
-        properties = {"bootstrap.servers": settings["KAFKA_BOOTSTRAP_SERVER"], "group.id": GROUP}
-        cluster = Cluster(properties)
+        cluster = Cluster({"bootstrap.servers": settings["KAFKA_BOOTSTRAP_SERVER"], "group.id": GROUP})
         for topic in (REQUESTS, ANSWERS, LETTERS):
             cluster.create(topic, PARTITIONS)
-        _say(f"[2/5] A worker of {PROCESSES} processes: http://127.0.0.1:{http_port}/tasks")
+        _say(f"[2/6] A worker of {PROCESSES} processes, exactly-once: http://127.0.0.1:{http_port}/tasks")
         with worker(settings, folder / "worker.log") as replica:
             _await_ready(replica, http_port)
-            _say(f"[3/5] Submitting {TABLE.relative_to(ROOT)}, and waiting for the answers")
-            _submit(settings, replica)
-            _say("[4/5] The proof, from the topics themselves")
-            evidence = proof.gather(cluster, properties, REQUESTS, ANSWERS, LETTERS)
-            _prove(evidence, cluster)
-            _say("[5/5] SIGTERM")
+            _say(f"[3/6] Spark submits {TABLE.relative_to(ROOT)}")
+            pipeline(settings, "submit", "--input", str(TABLE), "--id", "id", "--payload", "configuration")
+            _say("[4/6] The workers train")
+            _await_answers(requests, replica, http_port)
+            _await_commits(cluster)
+            _say("[5/6] SIGTERM")
             _stop(replica)
-    _show([answer for given in evidence.answers.values() for answer in given])
-    _say(f"\nProved: {len(evidence.requests)} requests, one answer each. {time.monotonic() - started:.0f} s in all.")
+        _say("[6/6] Spark collects the answers, audits them and writes the report")
+        pipeline(settings, "collect", "--available-now")
+        pipeline(settings, "answers")
+        pipeline(settings, "audit", "--html")
+    rows = findings.read(LAKE / "answers" / f"job={JOB}")
+    if found := proof.complaints(rows, requests):
+        raise DemoError("\n".join(found))
+    _show(rows)
+    _say(f"\nReport: {(LAKE / 'audit' / f'job={JOB}' / 'report.html').relative_to(ROOT)}")
+    _say(f"Proved: {requests} requests, one answer each. {time.monotonic() - started:.0f} s in all.")
 
 
 def _say(text: str) -> None:
@@ -120,10 +132,7 @@ def _await_ready(replica: subprocess.Popen[bytes], http_port: int) -> None:
     deadline = Deadline.after(START_SECONDS, time.monotonic())
     while not deadline.passed(time.monotonic()):
         _check_alive(replica)
-        with (
-            contextlib.suppress(OSError, urllib.error.URLError),
-            urllib.request.urlopen(f"http://127.0.0.1:{http_port}/readyz", timeout=5),
-        ):
+        if _page(http_port, "readyz") is not None:
             return
         time.sleep(0.1)
     raise DemoError(f"the worker was not ready within {START_SECONDS:g} s")
@@ -134,36 +143,39 @@ def _check_alive(replica: subprocess.Popen[bytes]) -> None:
         raise DemoError(f"the worker ended with exit code {replica.returncode}")
 
 
-def _submit(settings: dict[str, str], replica: subprocess.Popen[bytes]) -> None:
-    arguments = ["submit", "--file", str(TABLE), "--wait", "--timeout", f"{WORK_SECONDS}s"]
-    submit = subprocess.Popen([sys.executable, "-m", "worker", *arguments], env=settings)
-    try:
-        while submit.poll() is None:
+def _page(http_port: int, name: str) -> str | None:
+    with (
+        contextlib.suppress(OSError, urllib.error.URLError),
+        urllib.request.urlopen(f"http://127.0.0.1:{http_port}/{name}", timeout=5) as page,
+    ):
+        return str(page.read(), "utf-8")
+    return None
+
+
+def _await_answers(requests: int, replica: subprocess.Popen[bytes], http_port: int) -> None:
+    deadline = Deadline.after(WORK_SECONDS, time.monotonic())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        bar = progress.add_task("answered", total=requests)
+        while not progress.finished:
             _check_alive(replica)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                submit.wait(0.5)
-    finally:
-        if submit.poll() is None:
-            submit.kill()
-            submit.wait()
-    if submit.returncode:
-        raise DemoError(f"worker submit ended with exit code {submit.returncode}")
+            if deadline.passed(time.monotonic()):
+                raise DemoError(f"not everything was answered within {WORK_SECONDS:g} s")
+            progress.update(bar, completed=_answered(_page(http_port, "metrics") or ""))
+            time.sleep(0.2)
 
 
-def _prove(evidence: proof.Evidence, cluster: Cluster) -> None:
-    if _sorted(evidence.requests.values()) != _sorted(configurations()):
-        raise DemoError(f"what stands in {REQUESTS} is not the table")
-    if found := proof.complaints(evidence):
-        raise DemoError("\n".join(found))
+def _answered(metrics: str) -> int:
+    lines = [line for line in metrics.splitlines() if line.startswith("worker_tasks_total")]
+    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines)
+
+
+def _await_commits(cluster: Cluster) -> None:
     deadline = Deadline.after(SETTLE_SECONDS, time.monotonic())
     while lag := proof.lag(cluster, GROUP, cluster.partitions(REQUESTS)):
         if deadline.passed(time.monotonic()):
             raise DemoError(f"the group has not committed {lag} requests that were answered")
         time.sleep(0.1)
-
-
-def _sorted(payloads: Iterable[object]) -> list[str]:
-    return sorted(json.dumps(payload, sort_keys=True) for payload in payloads)
 
 
 def _stop(replica: subprocess.Popen[bytes]) -> None:
@@ -176,12 +188,12 @@ def _stop(replica: subprocess.Popen[bytes]) -> None:
         raise DemoError(f"the worker ended with exit code {code} after SIGTERM")
 
 
-def _show(answers: list[Response]) -> None:
-    wall, busy = findings.efficiency(answers, PROCESSES)
+def _show(rows: list[Row]) -> None:
+    wall, busy = findings.efficiency(rows, PROCESSES)
     _say("\nBest models")
-    show(findings.best_models(answers))
+    show(findings.best_models(rows))
     _say("\nWork")
-    show(findings.work(answers))
+    show(findings.work(rows))
     _say(f"{wall:.1f} s from the first start to the last finish; {PROCESSES} processes were busy {busy:.1%} of it")
 
 

@@ -1,4 +1,4 @@
-"""Writes ``configurations.jsonl``: the table of model configurations the demo trains. The same bytes every time.
+"""Writes ``configurations.parquet``: the table of model configurations the demo trains. The same rows every time.
 
 ``python examples/make_configurations.py`` after a change; the file is committed beside this one.
 """
@@ -11,10 +11,13 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-TABLE = Path(__file__).with_name("configurations.jsonl")
+TABLE = Path(__file__).with_name("configurations.parquet")
 CLASSIFICATION = ("iris", "wine", "breast_cancer", "digits")
 REGRESSION = ("diabetes",)
 ALL = CLASSIFICATION + REGRESSION
@@ -66,11 +69,13 @@ def configurations() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    lines = (
-        json.dumps({"sequence": number, "payload": payload}) for number, payload in enumerate(configurations(), start=1)
-    )
-    TABLE.write_text("\n".join(lines) + "\n")
-    print(f"{len(configurations())} configurations in {TABLE}")
+    table = configurations()
+    columns = {
+        "id": [f"model-{number:03d}" for number in range(1, len(table) + 1)],
+        "configuration": [json.dumps(configuration) for configuration in table],
+    }
+    parquet.write_table(pa.table(columns), TABLE, compression="zstd")
+    print(f"{len(table)} configurations in {TABLE}")
 
 
 if __name__ == "__main__":

@@ -19,12 +19,16 @@ ROOT = Path(__file__).parents[1]
 PROCESSES = 2
 REQUESTS, ANSWERS, LETTERS = "trainings", "scores", "trainings.dlq"
 GROUP = "trainers"
+JOB = "demo"
+LAKE = ROOT / ".demo"  # the tables of the last run, and its report
 STOP_SECONDS = 60.0  # for the worker to drain
 
 
 def environment(broker_port: int, http_port: int) -> dict[str, str]:
     """The worker's settings, and nothing of the caller's that could be meant for another worker."""
-    inherited = {name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "WORKER_"))}
+    inherited = {
+        name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "WORKER_", "PIPELINE_"))
+    }
     return inherited | {
         "KAFKA_BOOTSTRAP_SERVER": f"127.0.0.1:{broker_port}",
         "KAFKA_REQUEST_TOPIC": REQUESTS,
@@ -32,6 +36,7 @@ def environment(broker_port: int, http_port: int) -> dict[str, str]:
         "KAFKA_DEAD_LETTER_TOPIC": LETTERS,
         "KAFKA_CONSUMER_GROUP_ID": GROUP,
         "WORKER_HANDLER": "examples.train:train",
+        "WORKER_GUARANTEE": "exactly-once",
         "WORKER_PROCESSES": str(PROCESSES),
         "WORKER_HTTP_PORT": str(http_port),
     }
@@ -70,6 +75,13 @@ def worker(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[
             with contextlib.suppress(ProcessLookupError):  # whoever is left of its session
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
+
+
+def pipeline(environment: dict[str, str], command: str, *options: str) -> None:
+    """Run a command of the pipeline; what it says goes where we speak. CalledProcessError if it fails."""
+    ours = {name: text for name, text in environment.items() if not name.startswith("WORKER_")}
+    everywhere = ("--job", JOB, "--lake", str(LAKE))
+    subprocess.run([sys.executable, "-m", "pipeline", command, *everywhere, *options], env=ours, cwd=ROOT, check=True)
 
 
 @contextlib.contextmanager

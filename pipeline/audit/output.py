@@ -1,0 +1,90 @@
+"""Where the results of an audit go."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pipeline.files import Files
+from pipeline.findings import LISTED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from pipeline.audit.lists import Listed
+    from pipeline.findings import Findings
+    from pipeline.settings import AuditSettings
+
+VERDICT = "audit.json"
+
+
+class Output:
+    """The folder of the results. Without ``audit.json`` in it, an audit is under way or has failed."""
+
+    def __init__(self, spark: SparkSession, settings: AuditSettings) -> None:
+        out = settings.out or settings.audit
+        self.folder = out if "://" in out else str(Path(out).absolute())
+        self._files = Files(spark)
+
+    def begin(self) -> None:
+        """Take the last verdict away: what follows does not belong to it."""
+        self._files.delete(f"{self.folder}/{VERDICT}")
+
+    def tables(self, findings: Findings, tables: dict[str, DataFrame], exceptions: dict[str, Listed]) -> None:
+        """Write the tables, and put the beginning of each of the exceptions into the findings."""
+        for name, (schema, frame) in exceptions.items():
+            found = None if frame is None else self._write(name, frame, schema)
+            if found is None:
+                self._write_here(name, to_arrow_schema(schema).empty_table())
+            else:
+                findings.lists[name] = [_plain(row) for row in found]
+        for name, frame in tables.items():
+            self._write(name, frame, frame.schema)
+
+    def _write(self, name: str, frame: DataFrame, schema: StructType) -> list[dict[str, Any]]:
+        """Write a table; the first rows of it."""
+        # Most are small: brought here they are one job for Spark, written there they are several.
+        first = frame.limit(LISTED + 1).toArrow().cast(to_arrow_schema(schema))
+        if first.num_rows <= LISTED:
+            self._write_here(name, first)
+        else:
+            frame.coalesce(1).write.mode("overwrite").parquet(f"{self.folder}/{name}")
+        rows: list[dict[str, Any]] = first.slice(0, LISTED).to_pylist()
+        return rows
+
+    def _write_here(self, name: str, table: pa.Table) -> None:
+        """Write a small table without asking Spark."""
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        self._files.delete(f"{self.folder}/{name}")
+        self._files.write_bytes(f"{self.folder}/{name}/part-0.parquet", buffer.getvalue())
+        self._files.write(f"{self.folder}/{name}/_SUCCESS", "")
+
+    def text(self, name: str, content: str) -> None:
+        """Write a text."""
+        self._files.write(f"{self.folder}/{name}", content)
+
+    def finish(self, findings: Findings) -> None:
+        """Write the verdict, last."""
+        self._files.write_json(f"{self.folder}/{VERDICT}", findings.as_json())
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """As JSON takes it: times as text, bytes in base64."""
+    return {name: _value(value) for name, value in row.items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).isoformat()
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(bytes(value)).decode()
+    return value

@@ -1,0 +1,48 @@
+"""On a standalone cluster, by ``spark-submit``: executors are killed in mid-submit, and nothing is lost or doubled.
+
+``E2E_LONG=1``: more kills and 200,000 requests.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.cluster.standalone import standalone
+from tests.spark.support.programs import kill, program
+from tests.spark.support.site import JobSite
+from tests.spark.test_kills import counted, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.kafka_broker import Broker
+
+LONG = os.environ.get("E2E_LONG") == "1"
+ROWS, KILLS, RATE = (200_000, 5, 5_000) if LONG else (30_000, 3, 2_000)
+SECONDS = 240.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_executors_lose_and_double_nothing(broker: Broker, tmp_path: Path) -> None:
+    site = JobSite(broker, tmp_path)
+    arguments = ("submit", "--job", "j", "--lake", site.lake, "--input", site.table(ROWS), "--id", "id")
+    options = ("--payload", "payload", "--parts", "8", "--chunk", "100", "--rate", str(RATE))
+    with standalone(tmp_path) as cluster:
+        environment = {**cluster.environment, **site.environment}
+        command = cluster.submit(tmp_path, *arguments, *options)
+        count, there = counted(site), 0
+        with program(command, environment, tmp_path) as running:
+            for number in range(KILLS):
+                there = wait_for(count, there + ROWS // (KILLS * 3), running)
+                # The new one has to come first: with both gone there is nobody to kill.
+                while not cluster.executors():
+                    time.sleep(0.1)
+                assert kill(cluster.executors()[:1]) == 1, number
+            assert there < ROWS, "the kills came too late to show anything"
+            assert f'"planned": {ROWS}' in running.finish(SECONDS)
+    assert site.sequences() == list(range(ROWS))

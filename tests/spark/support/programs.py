@@ -1,0 +1,118 @@
+"""Commands in processes of their own, to be killed with all that they started."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+ROOT = Path(__file__).parents[3]
+SECONDS = 60.0
+# JVMs that live for seconds never repay the second compiler, a collector of many threads, or the check of classes that
+# are Spark's own: measured from the start to three small jobs, half of the CPU time without them.
+BRIEF = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -Dspark.ui.enabled=false"
+)
+
+
+class Victim(Enum):
+    """Whom a ``kill -9`` meets."""
+
+    ALL = "driver, JVM and Python workers at once"
+    DRIVER = "the driver's Python alone"
+    JVM = "the JVM alone"
+    WORKERS = "the Python workers alone"
+
+
+class Program:
+    """A running command and its descendants: Spark's JVM, its Python workers."""
+
+    def __init__(self, command: Iterable[str], environment: Mapping[str, str], folder: Path) -> None:
+        self._log = folder / "program.log"
+        with self._log.open("ab") as log:
+            variables = {"SPARK_SUBMIT_OPTS": BRIEF, "SPARK_DAEMON_JAVA_OPTS": BRIEF, **environment}
+            self._process = psutil.Popen(list(command), env=variables, cwd=folder, stdout=log, stderr=log)
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def family(self) -> list[psutil.Process]:
+        """It and all that it started, and these."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [self._process, *self._process.children(recursive=True)] if self.running else []
+        return []
+
+    def kill(self) -> int:
+        """SIGKILL to all of them at once; returns how many there were."""
+        return kill(self.family())
+
+    def strike(self, victim: Victim) -> None:
+        """SIGKILL to these only, as soon as there are some. All others must then end by themselves.
+
+        Not so if it is the Python workers that died: Spark starts others.
+        """
+        struck: list[psutil.Process] = []
+        while not struck:
+            family = self.family()
+            assert family, f"it ended before it could be struck: {self.said()[-5_000:]}"
+            struck = [process for process in family if victim in {Victim.ALL, self._role(process)}]
+        kill(struck)
+        if victim is not Victim.WORKERS:
+            _, alive = psutil.wait_procs(family, SECONDS)
+            assert not alive, f"{victim.value} died, and these live on: {alive}"
+
+    def _role(self, process: psutil.Process) -> Victim | None:
+        if process.pid == self._process.pid:
+            return Victim.DRIVER
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words = " ".join(process.cmdline())
+            if "SparkSubmit" in words:
+                return Victim.JVM
+            if "pyspark.daemon" in words:
+                return Victim.WORKERS
+        return None
+
+    def finish(self, seconds: float) -> str:
+        """Wait for its end; returns what it said. The test fails unless it succeeded."""
+        code = self._process.wait(seconds)
+        said = self.said()
+        assert code == 0, said[-5_000:]
+        return said
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+
+def kill(processes: Iterable[psutil.Process]) -> int:
+    """SIGKILL, and wait until they have gone."""
+    found = list(processes)
+    for process in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _, alive = psutil.wait_procs(found, SECONDS)
+    assert not alive, alive
+    return len(found)
+
+
+@contextlib.contextmanager
+def program(command: Iterable[str], environment: Mapping[str, str], folder: Path) -> Iterator[Program]:
+    """A program of which nothing is left at the end."""
+    running = Program(command, environment, folder)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def pipeline(*arguments: str) -> list[str]:
+    """The command line of a job."""
+    return [sys.executable, "-m", "pipeline", *arguments, "--progress", "off"]

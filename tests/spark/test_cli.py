@@ -1,0 +1,149 @@
+"""Mistakes of the user end in a clear line and a code, options come from the environment too, help is quick."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import cli, environment
+from pipeline.errors import JobError, SettingsError, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+KAFKA = {"KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1", "KAFKA_REQUEST_TOPIC": "r", "KAFKA_ACK_TOPIC": "a"}
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, list[str]]]:
+    """Runs a command here, in the tests' own session; returns its code and what it said on stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str, **variables: str) -> tuple[int, list[str]]:
+        monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
+        for name, text in variables.items():
+            monkeypatch.setenv(name, text)
+        code = cli.run()
+        return code, capsys.readouterr().err.splitlines()
+
+    return command
+
+
+def test_help_is_quick_and_needs_no_spark() -> None:
+    code = "import sys; sys.argv = ['pipeline', 'submit', '--help']\nfrom pipeline import cli\ncli.run()\n"
+    code += "assert not {'pyspark', 'pyarrow', 'confluent_kafka'} & set(sys.modules), 'slow imports'"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "--semantics" in done.stdout
+    began = time.monotonic()
+    for command in cli.cli.commands:
+        assert "--job" in [option for each in cli.cli.commands[command].params for option in each.opts]
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "code", "line"),
+    [
+        (["answers", "--lake", "l"], {}, 2, "Missing option '--job'"),
+        (["answers", "--job", "a/b", "--lake", "l"], {}, 2, "'a/b' must be up to 100 letters"),
+        (["answers", "--job", "j"], {"PIPELINE_LAKEE": "l"}, 2, "PIPELINE_LAKEE is not known: is PIPELINE_LAKE meant?"),
+        (["submit", "--job", "j", "--lake", "l"], {}, 2, "KAFKA_BOOTSTRAP_SERVER is not set: broker list"),
+        (["submit", "--job", "j", "--lake", "l"], {**KAFKA, "KAFKA_ACK_TOPICC": "x"}, 2, "is KAFKA_ACK_TOPIC meant?"),
+        (["submit", "--job", "j", "--lake", "l", "--input", "x"], KAFKA, 2, "--input needs --id and --payload"),
+        (["submit", "--job", "j", "--lake", "l", "--rate", "0"], KAFKA, 2, "0.0 is not in the range x>0"),
+        (["collect", "--job", "j", "--lake", "l"], KAFKA, 2, "give one of --available-now and --follow"),
+        (["compact", "--job", "j", "--lake", "l", "--before", "soon"], {}, 2, "'soon' must be a date"),
+        (["audit", "--job", "j", "--lake", "l", "--wait", "x"], KAFKA, 2, "'x' must be a duration"),
+        (["audit", "--job", "j", "--lake", "l"], {}, 2, "KAFKA_BOOTSTRAP_SERVER is not set"),
+        (
+            ["plan", "--job", "j", "--lake", "l", "--id", "i", "--payload", "p", "--input-option", "password=hunter2"],
+            {},
+            2,
+            "password is a secret: set it by PIPELINE_INPUT_OPTION",
+        ),
+    ],
+)
+def test_wrong_options_and_settings(
+    run: Any, arguments: list[str], variables: dict[str, str], code: int, line: str
+) -> None:
+    found, lines = run(*arguments, **variables)
+    assert found == code
+    assert line in "\n".join(lines)
+    assert "Traceback" not in "\n".join(lines)
+    assert "hunter2" not in "\n".join(lines)
+
+
+def test_what_is_wrong_with_the_table_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 1], "payload": ["a", "b"]}), tmp_path / "doubled.parquet")
+    (tmp_path / "bad.jsonl").write_text('{"id": 1, "payload": "a"}\n{"id": \n')
+    base = ["plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id"]
+    assert run(*base, "--input", "doubled.parquet") == (1, ["pipeline: ids must be unique, and these are not: '1'"])
+    code, lines = run(*base, "--input", "nothing.parquet")
+    assert (code, len(lines)) == (1, 1)
+    assert "Path does not exist" in lines[0]
+    code, lines = run(*base, "--input", "bad.jsonl", "--input-format", "json")
+    assert (code, len(lines)) == (1, 1)
+    assert "bad.jsonl: Unexpected end-of-input" in lines[0]
+
+
+def test_a_broker_out_of_reach_is_one_line(spark: SparkSession, run: Any) -> None:
+    code, lines = run("submit", "--job", "j", "--lake", "lake", **KAFKA)
+    assert code == 4
+    assert lines[-1].startswith("pipeline: looking up topic r failed at Kafka 127.0.0.1:1")
+    assert "Traceback" not in "\n".join(lines)
+
+
+def test_options_come_from_the_environment(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "payload": ["a"]}), tmp_path / "in.parquet")
+    (tmp_path / "job").write_text("from-a-file\n")
+    variables = {"PIPELINE_LAKE": "lake", "PIPELINE_JOB_FILE": "job", "PIPELINE_ID": "wrong", "PIPELINE_PARTS": "2"}
+    assert run("plan", "--input", "in.parquet", "--id", "id", "--payload", "payload", **variables) == (0, [])
+    assert (tmp_path / "lake/manifest/job=from-a-file/_SUCCESS").exists()
+
+
+# ---------------------------------------------------------------- the parts
+
+
+def test_the_environment_leaves_strangers_alone() -> None:
+    names = {parameter.name for command in cli.cli.commands.values() for parameter in command.params if parameter.name}
+    kubernetes = {"PIPELINE_SERVICE_HOST": "1", "PIPELINE_PORT": "tcp://1", "PIPELINE_PORT_80_TCP": "x"}
+    assert environment.options({**kubernetes, "PIPELINE_WHATEVER": "x", "PIPELINE_JOB": "j"}, names) == {"job": "j"}
+    for wrong in (
+        {"PIPELINE_MAXREPLAYS": "1"},
+        {"PIPELINE_RAET": "1"},
+        {"PIPELINE_JOB_FILE": "/no/such"},
+        {"PIPELINE_JOBS": "x"},
+    ):
+        with pytest.raises(SettingsError):
+            environment.options(wrong, names)
+
+
+def test_errors_in_tasks_are_told_by_their_last_line() -> None:
+    from pyspark.errors import PythonException  # noqa: PLC0415
+
+    trace = 'An exception was thrown\nTraceback (most recent call last):\n  File "x"\n'
+    ours = PythonException(f"{trace}worker.errors.BrokerError: the topic is gone\n")
+    assert told(ours) == ["the topic is gone"]
+    assert told(PythonException(f"{trace}ValueError: bad\n")) == ["ValueError: bad"]
+    assert told(JobError("one\ntwo")) == ["one", "two"]
+    assert told(KeyError("a fault of ours")) is None
+
+
+def test_a_jvm_that_is_gone_is_one_line() -> None:
+    """However py4j puts it: the likeliest end of a JVM is the kernel's, for want of memory."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - py4j has no types
+
+    for error in (Py4JNetworkError("answer from Java side is empty"), ConnectionRefusedError(111, "refused")):
+        (line,) = told(error) or ["a trace"]
+        assert "run the same command again" in line

@@ -1,0 +1,224 @@
+"""Collecting from a real Kafka into bronze."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as arrow
+import pytest
+from confluent_kafka import TopicPartition, admin
+
+from pipeline.bronze import Bronze
+from pipeline.collect import collect
+from pipeline.errors import BrokerError, JobError
+from tests.spark.support.exchange import Record, Site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_broker import Broker
+
+_admin: Any = admin  # not all it has is in the types
+
+
+@pytest.fixture
+def site(broker: Broker, tmp_path: Path) -> Site:
+    return Site(broker, tmp_path)
+
+
+def places(spark: SparkSession, site: Site) -> list[tuple[str, int, int]]:
+    rows = Bronze(spark, site.collecting()).read().select("topic", "partition", "offset").collect()
+    return sorted((row.topic, row.partition, row.offset) for row in rows)
+
+
+def other_reader(site: Site) -> list[tuple[str, int, int]]:
+    """All the files there are, as somebody sees them who knows nothing of this program."""
+    rows = arrow.dataset(f"{site.lake}/bronze/job={site.job}").to_table(columns=["topic", "partition", "offset"])
+    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows.to_pylist())
+
+
+def in_topics(site: Site, *topics: str) -> list[tuple[str, int, int]]:
+    return sorted((name, partition, offset) for name in topics for partition, offset, _ in site.committed(name))
+
+
+def test_every_committed_record_is_a_row_whatever_it_is(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(20))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(10)])
+    site.send(site.acks, [Record(b"\xff\x00", b"\xff\xff"), Record(None, None), Record(b"x", b"")])
+    site.send(site.letters, [site.letter(10, asked[10])])
+    site.transaction([site.answer(11, asked[11])], "abort", "a")
+    site.transaction([site.answer(12, asked[12])], "commit", "b")
+    assert collect(spark, site.collecting()) == 0
+    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.letters)
+    rows = Bronze(spark, site.collecting()).read().collect()
+    answers = {row.request_sequence: row for row in rows if row.kind == "answer" and row.decode_error is None}
+    assert answers.keys() == {*range(10), 12}
+    row = answers[3]
+    assert (row.job, row.outcome, row.isprocessed, row.result) == ("job", "OK", True, b"done 3")
+    assert (row.origin_topic, row.origin_partition, row.origin_offset) == asked[3]
+    assert sorted(row.raw or b"" for row in rows if row.decode_error) == [b"", b"", b"\xff\xff"]
+    (letter,) = [row for row in rows if row.kind == "dead_letter"]
+    assert (letter.request_sequence, letter.error_type, letter.origin_offset) == (10, "ValueError", asked[10].offset)
+
+
+def test_what_was_collected_is_not_collected_again(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(30))
+    for begin in (0, 10, 20):
+        site.send(site.acks, [site.answer(n, asked[n]) for n in range(begin, begin + 10)])
+        assert collect(spark, site.collecting(max_offsets=7)) == 0
+    assert collect(spark, site.collecting()) == 0
+    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks)
+    assert len(Bronze(spark, site.collecting()).parts()) > 3
+
+
+def test_a_new_checkpoint_on_an_old_table_neither_overwrites_nor_skips(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(40))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    collect(spark, site.collecting())
+    shutil.rmtree(f"{site.lake}/checkpoints")
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20, 40)])
+    site.send(site.letters, [site.letter(1, asked[1])])
+    collect(spark, site.collecting())
+    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.letters)
+
+
+def test_what_a_killed_writer_left_under_a_lost_checkpoint_is_removed(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(40))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    collect(spark, site.collecting())
+    bronze = Bronze(spark, site.collecting())
+    (part,) = bronze.parts()
+    # As it looks when the machine goes down while the files of the next batch are moved into place.
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20, 40)])
+    collect(spark, site.collecting())
+    (second,) = [other for other in bronze.parts() if other != part]
+    bronze.files.delete(f"{second.uri}/_SUCCESS")
+    shutil.rmtree(f"{site.lake}/checkpoints")
+    collect(spark, site.collecting())
+    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks)
+
+
+def test_two_checkpoints_side_by_side_do_not_make_two_rows(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(10))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(10)])
+    collect(spark, site.collecting())
+    bronze = Bronze(spark, site.collecting())
+    shutil.move(f"{site.lake}/bronze", f"{site.lake}/aside")  # where the other one does not see it
+    shutil.rmtree(f"{site.lake}/checkpoints")
+    collect(spark, site.collecting())
+    shutil.copytree(f"{site.lake}/aside", f"{site.lake}/bronze", dirs_exist_ok=True)
+    assert bronze.stored().count() == 20
+    assert places(spark, site) == in_topics(site, site.acks)
+
+
+def test_deleted_records_are_an_error(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(60))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(30)])
+    collect(spark, site.collecting())
+    before = places(spark, site)
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(30, 60)])
+    delete_all(site)
+    for lost_checkpoint in (False, True):
+        if lost_checkpoint:
+            shutil.rmtree(f"{site.lake}/checkpoints")
+        with pytest.raises(JobError, match="were deleted before they were collected"):
+            collect(spark, site.collecting())
+        assert places(spark, site) == before
+    assert collect(spark, site.collecting(allow_data_loss=True)) == 0
+    notes = Bronze(spark, site.collecting()).lives().values()
+    assert [note["allow_data_loss"] for note in notes].count(True) == 1
+
+
+def test_losses_under_a_new_checkpoint_are_noted(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(40))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    collect(spark, site.collecting())
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20, 40)])
+    delete_all(site)
+    shutil.rmtree(f"{site.lake}/checkpoints")
+    site.send(site.acks, [site.answer(0, asked[0])])
+    assert collect(spark, site.collecting(allow_data_loss=True)) == 0
+    (note,) = [note for note in Bronze(spark, site.collecting()).lives().values() if note["allow_data_loss"]]
+    assert len(note["lost"]) >= 1
+    assert all("were deleted before" in line for line in note["lost"])
+
+
+def test_a_dead_letter_topic_may_come_later(spark: SparkSession, site: Site) -> None:
+    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
+    client.delete_topics([site.letters], operation_timeout=30)[site.letters].result(30)
+    asked = site.ask(range(2))
+    site.send(site.acks, [site.answer(0, asked[0])])
+    assert collect(spark, site.collecting()) == 0
+    new = _admin.NewTopic(site.letters, site.partitions, 1)
+    client.create_topics([new], operation_timeout=30)[site.letters].result(30)
+    site.send(site.letters, [site.letter(1, asked[1])])
+    assert collect(spark, site.collecting()) == 0
+    assert places(spark, site) == in_topics(site, site.acks, site.letters)
+    (note,) = Bronze(spark, site.collecting()).lives().values()
+    assert note["topics"].keys() == {site.acks, site.letters}
+
+
+def delete_all(site: Site) -> None:
+    """Delete the records of all partitions of the ack topic, up to their ends."""
+    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
+    end = _admin.OffsetSpec.latest()
+    asked = client.list_offsets({TopicPartition(site.acks, p): end for p in range(site.partitions)})
+    ends = [TopicPartition(site.acks, place.partition, future.result(30).offset) for place, future in asked.items()]
+    for future in client.delete_records(ends).values():
+        future.result(30)
+
+
+def recreate(site: Site, topic: str) -> None:
+    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
+    client.delete_topics([topic], operation_timeout=30)[topic].result(30)
+    client.create_topics([_admin.NewTopic(topic, site.partitions, 1)], operation_timeout=30)[topic].result(30)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_topic_made_anew_is_an_error(spark: SparkSession, site: Site, *, more: bool) -> None:
+    """Also where the new one has grown past the offsets of the old one, which Spark does not notice."""
+    asked = site.ask(range(60))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    collect(spark, site.collecting())
+    before = places(spark, site)
+    recreate(site, site.acks)
+    if more:
+        site.send(site.acks, [site.answer(n, asked[n]) for n in range(60)])
+    with pytest.raises(JobError, match="deleted and made anew"):
+        collect(spark, site.collecting(allow_data_loss=more))
+    shutil.rmtree(f"{site.lake}/checkpoints")
+    with pytest.raises(JobError, match="deleted and made anew"):
+        collect(spark, site.collecting())
+    assert places(spark, site) == before
+
+
+def test_an_open_transaction_hides_what_is_behind_it_and_loses_nothing(spark: SparkSession, site: Site) -> None:
+    asked = site.ask(range(30))
+    records = [site.answer(n, asked[n])._replace(partition=0) for n in range(30)]
+    site.send(site.acks, records[:10])
+    hanging = site.transaction(records[10:12], "open")
+    site.send(site.acks, records[12:])
+    collect(spark, site.collecting())
+    assert len(places(spark, site)) == 10
+    hanging.commit_transaction(30)
+    collect(spark, site.collecting())
+    assert places(spark, site) == in_topics(site, site.acks)
+
+
+def test_without_an_ack_topic_there_is_a_clear_line(spark: SparkSession, site: Site) -> None:
+    kafka = site.kafka.model_copy(update={"ack_topic": "nowhere"})
+    settings = site.collecting()
+    with pytest.raises(BrokerError, match="there is no topic 'nowhere'"):
+        collect(spark, type(settings)(kafka=kafka, **{**site.common, "available_now": True, "follow": False}))
+
+
+def test_the_day_of_a_record_is_that_of_its_timestamp(spark: SparkSession, site: Site) -> None:
+    asked = site.ask([0])
+    site.send(site.acks, [site.answer(0, asked[0])])
+    collect(spark, site.collecting())
+    (row,) = Bronze(spark, site.collecting()).read().collect()
+    assert row.date in {dt.datetime.now(dt.UTC).date(), row.timestamp.date()}

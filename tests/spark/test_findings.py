@@ -1,0 +1,107 @@
+"""What follows from what an audit has found. No Spark, no Kafka."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+
+from pipeline.durations import Bucket, merged, middle, step_of, summary
+from pipeline.findings import LISTED, Counts, Findings, Verdict
+from pipeline.transforms.workload import GROWTH, LEAST
+from tests.spark.support.findings import buckets, proved
+
+
+def findings(*, loss_allowed: Any = False, **counts: Any) -> Findings:
+    known = Counts(**{"planned": 10, "answered": 10, **counts})
+    return Findings(job="j", requests_from="manifest", counts=known, loss_allowed=loss_allowed)
+
+
+FAULTS = ["missing", "duplicate", "unexpected", "undecodable"]
+OPEN = ["open", "open_letters", "uncollected"]
+REMARKS = ["failed", "out_of_order", "replayed", "letters_unanswered", "letters_lost", "of_other_jobs"]
+
+
+def test_all_answered_once_is_proved() -> None:
+    assert findings().verdict is Verdict.PROVED
+    assert [verdict.exit_code for verdict in Verdict] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_any_fault_disproves(fault: str) -> None:
+    found = findings(**{fault: 1})
+    assert found.verdict is Verdict.DISPROVED
+    assert len(found.faults) == 1
+
+
+@pytest.mark.parametrize("question", OPEN)
+@pytest.mark.parametrize("fault", [None, *FAULTS])
+def test_what_is_open_leaves_it_undecided_whatever_else(question: str, fault: str | None) -> None:
+    assert findings(**{question: 2}, **({fault: 1} if fault else {})).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("remark", REMARKS)
+def test_remarks_decide_nothing(remark: str) -> None:
+    found = findings(**{remark: 3})
+    assert found.verdict is Verdict.PROVED
+    assert found.remarks[0].startswith("3 ")
+
+
+def test_a_job_without_requests_proves_nothing() -> None:
+    assert findings(planned=0, answered=0).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        (None, Verdict.UNDECIDED),
+        ("missing", Verdict.UNDECIDED),  # it may be among the lost ones
+        ("duplicate", Verdict.DISPROVED),
+        ("unexpected", Verdict.DISPROVED),
+        ("undecodable", Verdict.DISPROVED),
+    ],
+)
+def test_lost_records_can_hide_faults_but_not_undo_them(fault: str | None, verdict: Verdict) -> None:
+    assert findings(loss_allowed=True, **({fault: 1} if fault else {})).verdict is verdict
+
+
+def test_the_json_has_the_contracts_counts_and_short_lists() -> None:
+    found = proved(missing=LISTED + 5)
+    found.lists["missing"] = [{"sequence": number} for number in range(LISTED + 5)]
+    written: dict[str, Any] = json.loads(json.dumps(found.as_json()))
+    counts = {"planned", "answered", "missing", "duplicate", "unexpected", "undecodable", "open", "failed"}
+    assert {*counts, "out_of_order", "verdict"} <= written.keys()
+    assert len(written["lists"]["missing"]) == LISTED
+
+
+def test_percentiles_are_within_one_percent() -> None:
+    source = random.Random(1)
+    values = sorted(math.exp(source.gauss(0, 2)) for _ in range(10_000))
+    found = summary(buckets(values))
+    for name, share in {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}.items():
+        assert found[name] == pytest.approx(values[round(share * len(values)) - 1], rel=0.011)
+    assert found["longest"] == values[-1]
+    assert found["mean"] == pytest.approx(sum(values) / len(values))
+    assert found["count"] == len(values)
+
+
+def test_histograms_of_two_halves_make_that_of_the_whole() -> None:
+    values = [1.5**number for number in range(20)]
+    halves = merged([*buckets(values[:10]), *buckets(values[10:])])
+    whole = buckets(values)
+    assert [bucket[:2] for bucket in halves] == [bucket[:2] for bucket in whole]
+    assert summary(halves)["longest"] == summary(whole)["longest"]
+
+
+def test_no_value_has_no_percentiles_and_the_least_is_nothing() -> None:
+    assert summary([]) == {}
+    least = math.floor(math.log(LEAST) / math.log(GROWTH))
+    assert summary([Bucket(least, 4, 0.0, 0.0)])["p50"] == middle(least) == 0.0
+
+
+@pytest.mark.parametrize(("seconds", "step"), [(0, 1), (120, 1), (121, 2), (3600, 30), (86_400, 900), (10**9, 86_400)])
+def test_a_plot_has_a_bounded_number_of_points(seconds: int, step: int) -> None:
+    assert step_of(seconds) == step

@@ -1,0 +1,81 @@
+"""How Spark's connector reaches the brokers follows from what the user set for librdkafka."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.errors import SettingsError
+from pipeline.java_client import java_properties
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_nothing_given_is_nothing_set() -> None:
+    assert java_properties({}) == {}
+    assert java_properties({"linger.ms": "5", "fetch.min.bytes": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [
+        ("PLAIN", "org.apache.kafka.common.security.plain.PlainLoginModule"),
+        ("SCRAM-SHA-512", "org.apache.kafka.common.security.scram.ScramLoginModule"),
+    ],
+)
+def test_a_password_becomes_a_login_module(mechanism: str, module: str) -> None:
+    given = {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": mechanism,
+        "sasl.username": "me",
+        "sasl.password": 'a"\\b',
+    }
+    found = java_properties(given)
+    assert found["security.protocol"] == "SASL_SSL"
+    assert found["sasl.mechanism"] == mechanism
+    assert found["sasl.jaas.config"] == f'{module} required username="me" password="a\\"\\\\b";'
+
+
+def test_certificates_travel_as_texts(tmp_path: Path) -> None:
+    for name in ("ca", "chain", "key"):
+        (tmp_path / name).write_text(f"-----{name}-----")
+    given = {"ssl.ca.location": "ca", "ssl.certificate.location": "chain", "ssl.key.location": "key"}
+    found = java_properties({name: str(tmp_path / file) for name, file in given.items()} | {"ssl.key.password": "pw"})
+    assert found == {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": "-----ca-----",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": "-----chain-----",
+        "ssl.keystore.key": "-----key-----",
+        "ssl.key.password": "pw",
+    }
+
+
+def test_what_has_no_counterpart_is_refused() -> None:
+    for given in (
+        {"enable.ssl.certificate.verification": "false"},
+        {"sasl.mechanism": "MAGIC"},
+        {"ssl.ca.location": "/no/such/file"},
+    ):
+        with pytest.raises(SettingsError, match=r"KAFKA_CONFIG_"):
+            java_properties(given)
+
+
+def test_host_names_need_not_be_checked_where_the_user_says_so() -> None:
+    name = "ssl.endpoint.identification.algorithm"
+    assert java_properties({name: "none"}) == {name: ""}
+
+
+def test_oauth_has_its_client_and_a_handler() -> None:
+    given = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "s",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example",
+    }
+    found = java_properties(given)
+    assert 'clientId="me" clientSecret="s"' in found["sasl.jaas.config"]
+    assert found["sasl.login.callback.handler.class"].endswith("OAuthBearerLoginCallbackHandler")
+    assert found["sasl.oauthbearer.token.endpoint.url"] == "https://login.example"

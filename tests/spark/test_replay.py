@@ -1,0 +1,115 @@
+"""Dead letters go back once each, as they were, and not more often than allowed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline import replay
+from pipeline.errors import JobError
+from pipeline.letters import replayed_headers
+from tests.spark.support.requests import Found, produce
+from tests.spark.support.site import JobSite
+from worker.codec import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_broker import Broker
+
+
+@pytest.fixture
+def site(broker: Broker, tmp_path: Path) -> JobSite:
+    return JobSite(broker, tmp_path)
+
+
+def letter(
+    site: JobSite, sequence: int, error: str = "TimeoutError", job: str = "j", origin: str | None = None, **more: bytes
+) -> Any:
+    """As the worker writes it."""
+    headers = [("job", job.encode()), ("trace", b"\xff"), *((name.replace("_", "-"), v) for name, v in more.items())]
+    added = {"topic": origin or site.requests, "partition": "1", "offset": str(sequence)}
+    headers += [(f"x-origin-{name}", text.encode()) for name, text in added.items()]
+    headers += [("x-attempts", b"3"), ("x-error-type", error.encode()), ("x-error-message", b"too slow")]
+    value = Request(sequence=sequence, payload=f"p{sequence}").SerializeToString()
+    return f"{job}/{sequence:010d}".encode(), value, headers
+
+
+def run(site: JobSite, capsys: pytest.CaptureFixture[str], **options: Any) -> dict[str, Any]:
+    replay.run(site.replay(**options))
+    out: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return out
+
+
+def test_the_chosen_letters_go_back_once_each(
+    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    letters = [letter(site, n, "TimeoutError" if n % 3 else "Reject") for n in range(300)]
+    others = [letter(site, 7, job="other"), (b"x", b"\xff", [])]
+    produce(site.bootstrap, site.letters, [*letters, *others])
+    where = "error_type = 'TimeoutError' and attempt = 3"
+
+    said = run(site, capsys, where=where, dry_run=True)
+    assert (said["event"], said["chosen"], said["errors"]) == ("to replay", 200, {"TimeoutError": 200})
+    assert site.sent() == []
+
+    assert run(site, capsys, where=where, chunk=30)["chosen"] == 200
+    found = site.sent()
+    assert_requests(found, [n for n in range(300) if n % 3])
+
+    again = run(site, capsys, where=where, chunk=7)
+    assert (again["chosen"], again["replayed"]) == (0, 200)
+    assert len(site.sent()) == 200
+
+    # The rest, though its offsets lie between those of the ones that were sent.
+    assert run(site, capsys)["chosen"] == 100
+    assert_requests(site.sent(), list(range(300)))
+
+
+def assert_requests(found: list[Found], sequences: list[int]) -> None:
+    assert sorted(int((one.key or b"")[-10:]) for one in found) == sequences
+    for one in found:
+        sequence = int((one.key or b"")[-10:])
+        assert one.value == Request(sequence=sequence, payload=f"p{sequence}").SerializeToString()
+        assert one.headers == {"job": b"j", "trace": b"\xff", "replay": b"1"}
+
+
+def test_what_cannot_or_must_not_go_back_is_counted(
+    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    letters = [
+        letter(site, 0),
+        letter(site, 1, replay=b"2"),
+        letter(site, 2, replay=b"1"),
+        letter(site, 3, x_value_dropped=b"too large"),
+        letter(site, 4, origin="elsewhere"),
+        letter(site, 5, replay=b"nonsense"),
+    ]
+    produce(site.bootstrap, site.letters, letters)
+    said = run(site, capsys, max_replays=2)
+    assert {name: said[name] for name in ("chosen", "replayed", "exhausted", "lost", "stray")} == {
+        "chosen": 3,
+        "replayed": 0,
+        "exhausted": 1,
+        "lost": 1,
+        "stray": 1,
+    }
+    replays = {int((one.key or b"")[-10:]): one.headers["replay"] for one in site.sent()}
+    assert replays == {0: b"1", 2: b"2", 5: b"1"}
+
+
+def test_a_wrong_condition_is_one_line(spark: SparkSession, site: JobSite) -> None:
+    for where in ("no_such_column = 1", "error_type ==== 1", "error_type"):
+        with pytest.raises(JobError, match=r"--where '.*' cannot be used: ") as caught:
+            replay.run(site.replay(where=where))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_request_keeps_its_own_headers() -> None:
+    headers = [{"key": "job", "value": b"j"}, {"key": "x-attempts", "value": b"1"}, {"key": "replay", "value": b"1"}]
+    assert replayed_headers(headers, 1) == [("job", b"j"), ("replay", b"2")]
+    assert replayed_headers(None, 0) == [("replay", b"1")]

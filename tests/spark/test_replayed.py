@@ -1,0 +1,63 @@
+"""Replayed requests in an audit, on a real Kafka: their second answer is no duplicate, and a real one still is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from pipeline import replay
+from pipeline.audit import audit
+from pipeline.collect import collect
+from pipeline.findings import Verdict
+from pipeline.schemas import MANIFEST
+from pipeline.settings import ReplaySettings
+from tests.spark.support import tables
+from tests.spark.support.exchange import Place, Site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_broker import Broker
+
+ROWS = 8
+DEAD = (1, 2, 3, 4)
+
+
+def replayed(site: Site, asked: dict[int, Place]) -> dict[int, Place]:
+    """Replay the letters; where the requests stand that came so."""
+    replay.run(ReplaySettings(kafka=site.kafka, **site.common))
+    found = {}
+    for record in site.records(site.requests):
+        place = Place(site.requests, record.partition, record.offset)
+        if place not in asked.values():
+            found[int(record.key[-10:])] = place
+    return found
+
+
+def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    site = Site(broker, tmp_path)
+    tables.manifest(spark, ROWS).select(*MANIFEST.fieldNames()).write.parquet(site.auditing().manifest)
+    asked = site.ask(range(ROWS))
+    site.send(site.acks, [site.answer(n, asked[n]) for n in range(ROWS) if n not in DEAD])
+    site.send(site.letters, [site.letter(n, asked[n]) for n in DEAD])
+    site.send(site.acks, [site.dead(n, asked[n]) for n in DEAD])
+    again = replayed(site, asked)
+    assert set(again) == set(DEAD)
+    site.send(site.acks, [site.answer(n, again[n]) for n in DEAD])
+    # The replay is answered twice; and what died is answered twice as dead, once after the replay's answer.
+    site.send(site.acks, [site.answer(2, again[2]), site.dead(3, asked[3])])
+
+    collect(spark, site.collecting())
+    findings = audit(spark, site.auditing())
+    counts = findings.counts
+    assert findings.verdict is Verdict.DISPROVED
+    assert (counts.answered, counts.replayed, counts.duplicate, counts.duplicate_answers) == (ROWS - 2, 4, 2, 2)
+    assert counts.failed == 0
+    listed = pq.read_table(f"{site.auditing().audit}/duplicate", columns=["request_sequence", "place"]).to_pylist()
+    named = sorted((row["request_sequence"], row["place"]) for row in listed)
+    assert named == [(n, place) for n in (2, 3) for place in ("first", "superseded", "surplus")]

@@ -1,0 +1,44 @@
+"""The session is as the jobs need it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - its customary name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import pytest
+    from pyspark.sql import SparkSession
+
+
+def test_times_are_utc_and_bad_casts_are_errors(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"
+
+
+def test_the_python_of_the_tasks_is_this_one(spark: SparkSession) -> None:
+    def interpreter(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow as pa  # noqa: PLC0415 - runs in Spark's Python
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    (row,) = spark.range(1).coalesce(1).mapInArrow(interpreter, "python string").collect()
+    assert row.python == sys.executable
+
+
+def test_nothing_is_left_where_the_user_stands(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert spark.range(3).agg(F.sum("id")).collect() == [(3,)]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_kafka_connector_is_loaded(spark: SparkSession) -> None:
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "t")
+    assert "offset" in source.load().columns

@@ -1,0 +1,278 @@
+"""Requests reach a real topic once each, whatever was open, left over, or running before."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import functions as F  # noqa: N812 - its customary name
+
+from pipeline import submit
+from pipeline.channel import KafkaChannel, fence
+from pipeline.codec import encode_requests
+from pipeline.errors import BrokerError, JobError, told
+from pipeline.ledger import Ledger
+from pipeline.ranges import Ranges
+from pipeline.schemas import MANIFEST, OUTGOING, RECORD
+from pipeline.sending import create_ledger, producer_properties
+from pipeline.topics import Topics
+from tests.fakes.murmur2 import partition_of
+from tests.spark.support.requests import open_transaction, produce
+from tests.spark.support.site import JobSite
+from worker.codec import Request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.kafka_broker import Broker
+
+
+@pytest.fixture
+def site(broker: Broker, tmp_path: Path) -> JobSite:
+    return JobSite(broker, tmp_path)
+
+
+def result(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return found
+
+
+def ledger_of(site: JobSite) -> Ledger:
+    topic = Topics(site.kafka).get(site.requests)
+    return Ledger(site.kafka.client_properties(), site.kafka.ledger_topic, f"submit/j/{topic.id}")
+
+
+def channel(site: JobSite, part: int) -> KafkaChannel:
+    return KafkaChannel(producer_properties(site.kafka), ledger_of(site), part, cumulative=True)
+
+
+def row(site: JobSite, part: int, sequence: int) -> Any:
+    return part, sequence, site.requests, f"j/{sequence:010d}".encode(), b"\x08\x01", [("job", b"j")]
+
+
+# ---------------------------------------------------------------- exactly once
+
+
+def test_each_request_is_there_once_and_as_the_contract_says(
+    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deadlines = [None if n % 2 else "2026-01-01T00:00:00Z" for n in range(3_000)]
+    source = site.source(3_000, 4, deadline=deadlines)
+    submit.run(site.submit(source=source, chunk=300))
+    assert result(capsys)["sent"] == 3_000
+    found = site.sent()
+    assert sorted(one.key or b"" for one in found) == [f"j/{n:010d}".encode() for n in range(3_000)]
+    for one in found:
+        sequence = int((one.key or b"")[-10:])
+        assert Request.FromString(one.value or b"\x08\x00") == Request(sequence=sequence, payload=f"p{sequence}")
+        assert one.partition == partition_of(one.key or b"", 4), "not where Kafka's Java clients put this key"
+        assert one.headers == {"job": b"j", **({} if sequence % 2 else {"x-deadline": b"2026-01-01T00:00:00Z"})}
+
+    submit.run(site.submit(source=source))
+    assert result(capsys) | {"seconds": 0} == {
+        "event": "submitted",
+        "job": "j",
+        "topic": site.requests,
+        "semantics": "exactly-once",
+        "planned": 3_000,
+        "there": 3_000,
+        "sent": 0,
+        "seconds": 0,
+    }
+    assert len(site.sent()) == 3_000
+
+
+def test_what_died_is_finished(spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]) -> None:
+    """A part is half there, another has an open transaction with records in the topic and nobody to end it."""
+    site.plan(spark, 1_000, parts=4)
+    create_ledger(site.kafka)
+    half = channel(site, 0)
+    half.send([row(site, 0, sequence) for sequence in range(100)])
+    half.close()
+    left = channel(site, 2)
+    left._producer.begin_transaction()
+    for sequence in range(500, 550):
+        left._producer.produce(site.requests, b"\x08\x01", f"j/{sequence:010d}".encode())
+    left._producer.produce(left._ledger.topic, b"500-549", left._ledger.key(2), partition=0)
+    left._producer.flush()
+    began = time.monotonic()
+    submit.run(site.submit())
+    assert time.monotonic() - began < 50, "waited for the transaction to time out instead of ending it"
+    assert site.sequences() == list(range(1_000))
+    assert result(capsys)["there"] == 100
+    with pytest.raises(JobError, match="part 2 was taken over"):
+        left.send([row(site, 2, 500)])
+    assert site.sequences() == list(range(1_000))
+
+
+def test_a_committed_chunk_behind_anothers_open_transaction_is_seen(site: JobSite) -> None:
+    """Read only to the last stable offset, the ledger would seem empty, and the chunk would be sent again."""
+    create_ledger(site.kafka)
+    blocking = open_transaction(site.bootstrap, site.kafka.ledger_topic, f"blocking-{site.requests}")
+    first = channel_beside(site, blocking)
+    assert first == Ranges(range(10))
+
+
+def channel_beside(site: JobSite, blocking: Any) -> Ranges:
+    ledger = ledger_of(site)
+    writer = KafkaChannel.__new__(KafkaChannel)  # without reading the ledger, which would wait for the other
+    writer._ledger, writer._part, writer._cumulative, writer.sent = ledger, 0, True, Ranges()
+    writer._producer = fence(producer_properties(site.kafka), ledger, 0)
+    writer.send([row(site, 0, sequence) for sequence in range(10)])
+    threading.Timer(2.0, blocking.abort_transaction).start()
+    return channel(site, 0).sent
+
+
+def test_a_task_that_fails_is_tried_again_without_doubles(
+    spark: SparkSession, site: JobSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first attempt of each task dies after its first commit."""
+    site.plan(spark, 400, parts=2)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    whole = submit.request_rows
+
+    def dying(job: str, topic: str, batch: pa.RecordBatch) -> Any:  # inside, so that it travels to the task as code
+        for number, one in enumerate(whole(job, topic, batch)):
+            mark = marks / str(one[0])
+            if number == 120 and not mark.exists():
+                mark.touch()
+                raise RuntimeError("the task dies")
+            yield one
+
+    monkeypatch.setattr(submit, "request_rows", dying)
+    submit.run(site.submit(chunk=50))
+    assert site.sequences() == list(range(400))
+    assert len(list(marks.iterdir())) == 2
+
+
+def test_a_topic_made_anew_has_none_of_the_requests(spark: SparkSession, site: JobSite) -> None:
+    site.plan(spark, 50)
+    submit.run(site.submit())
+    admin: Any = AdminClient({"bootstrap.servers": site.bootstrap})
+    admin.delete_topics([site.requests])[site.requests].result()
+    recreate(admin, site.requests)
+    while Topics(site.kafka).find(site.requests) is None:  # bounded by the test's own time-out
+        time.sleep(0.1)
+    submit.run(site.submit())
+    assert site.sequences() == list(range(50))
+
+
+def recreate(admin: Any, name: str) -> None:
+    new: Any = kafka_admin
+    end = time.monotonic() + 30
+    while True:
+        try:
+            admin.create_topics([new.NewTopic(name, 4, 1)])[name].result()
+        except KafkaException:  # the old one is still being deleted
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        else:
+            return
+
+
+def test_a_rate_is_kept(spark: SparkSession, site: JobSite) -> None:
+    site.plan(spark, 120, parts=2)
+    began = time.monotonic()
+    submit.run(site.submit(rate=40.0))
+    assert time.monotonic() - began > 120 / 40 - 1.1  # the last second's worth does not wait for its end
+    assert site.sequences() == list(range(120))
+
+
+def test_a_request_that_the_topic_does_not_take_is_named(spark: SparkSession, site: JobSite) -> None:
+    site.plan(spark, 3, payload=["a", "x" * 2_000_000, "b"])
+    with pytest.raises(Exception, match=r"(?i)too large") as caught:
+        submit.run(site.submit())
+    assert told(caught.value) == ["part 0 cannot be sent: Broker: Message size too large"]
+    assert site.sent() == []
+
+
+# ---------------------------------------------------------------- dry runs, resumes, mistakes
+
+
+def test_a_dry_run_only_says_what_is_missing(
+    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submit.run(site.submit(source=site.source(20), dry_run=True))
+    assert result(capsys)["missing"] == 20
+    assert Topics(site.kafka).find(site.kafka.ledger_topic) is None
+    with pytest.raises(JobError, match="job 'j' is not planned"):
+        submit.run(site.submit())
+
+
+def test_no_resume_refuses_what_was_begun(spark: SparkSession, site: JobSite) -> None:
+    site.plan(spark, 20)
+    submit.run(site.submit(resume=False))
+    with pytest.raises(JobError, match="20 of the 20 requests of job 'j' are in the topic already"):
+        submit.run(site.submit(resume=False))
+
+
+def test_the_two_ways_of_sending_are_not_mixed(spark: SparkSession, site: JobSite) -> None:
+    site.plan(spark, 20)
+    submit.run(site.submit())
+    with pytest.raises(JobError, match="begun with --semantics exactly-once"):
+        submit.run(site.submit(semantics="at-least-once"))
+    assert len(site.sent()) == 20
+
+
+def test_a_missing_topic_is_an_error_before_anything_is_done(spark: SparkSession, site: JobSite) -> None:
+    site.environment["KAFKA_REQUEST_TOPIC"] = "no-such-topic"
+    kafka = type(site.kafka).load(site.environment)
+    with pytest.raises(BrokerError, match="there is no topic 'no-such-topic'"):
+        submit.run(site.submit(kafka=kafka, source=site.source(3)))
+
+
+# ---------------------------------------------------------------- at least once
+
+
+def test_at_least_once_sends_what_is_missing(
+    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.plan(spark, 500)
+    there: list[Any] = [(f"j/{n:010d}".encode(), b"\x08\x01", []) for n in range(0, 500, 5)]
+    strangers: list[Any] = [(key, b"x", []) for key in (b"k/0000000001", b"j/1", b"\xff\xfe", b"xj/0000000002")]
+    produce(site.bootstrap, site.requests, [*there, *strangers, (None, b"x", [])])
+    submit.run(site.submit(semantics="at-least-once", rate=10_000.0))
+    out = result(capsys)
+    assert (out["there"], out["sent"]) == (100, 400)
+    own = [one for one in site.sent() if (one.key or b"").startswith(b"j/0")]
+    assert sorted(one.key or b"" for one in own) == [f"j/{n:010d}".encode() for n in range(500)]
+    for one in own:
+        assert one.partition == partition_of(one.key or b"", 4)
+    assert {one.headers.get("job") for one in own if int((one.key or b"")[-10:]) % 5} == {b"j"}
+    submit.run(site.submit(semantics="at-least-once"))
+    assert result(capsys)["sent"] == 0
+
+
+def test_sent_sequences_are_those_of_the_job(spark: SparkSession) -> None:
+    keys = [b"j/0000000001", b"j/0000000001", b"j/0000000002", b"k/0000000003", b"j/4", b"\xff", None, b"j/9999999999"]
+    records = spark.createDataFrame([(key, None, "t", 0, n, None, None) for n, key in enumerate(keys)], RECORD)
+    found = submit.sent_sequences(records, "j").where(F.col("sequence").isNotNull())
+    assert sorted(one.sequence for one in found.collect()) == [1, 2]
+
+
+def test_remaining_is_what_was_not_sent(spark: SparkSession) -> None:
+    manifest = spark.createDataFrame([(n, str(n), "p", "", 0, None) for n in range(5)], MANIFEST)
+    sent = spark.createDataFrame([(1,), (3,), (9,)], "sequence int")
+    assert sorted(one.sequence for one in submit.remaining(manifest, sent).collect()) == [0, 2, 4]
+
+
+def test_both_ways_send_the_same_bytes() -> None:
+    columns = {"part": [0, 0], "number": [0, 7], "sequence": [0, 7], "payload": ["", "x"], "deadline": [None, "d"]}
+    kinds = [pa.int32(), pa.int64(), pa.int32(), pa.string(), pa.string()]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, list(columns))
+    (sink,) = encode_requests("j", [batch])
+    assert sink.schema.names == OUTGOING.fieldNames()
+    for mine, other in zip(submit.request_rows("j", "t", batch), sink.to_pylist(), strict=True):
+        headers = [(header["key"], header["value"]) for header in other["headers"]]
+        assert mine[3:] == (other["key"], other["value"], headers)

@@ -1,0 +1,168 @@
+"""Sending exactly once, without Kafka: whatever dies whenever, each row is committed once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pipeline.ledger import Ledger
+from pipeline.ranges import Ranges
+from pipeline.transact import Pace, Sent, chunks, send_rows
+
+if TYPE_CHECKING:
+    from pipeline.transact import Row
+
+numbers = st.frozensets(st.integers(0, 60))
+
+
+def row(part: int, number: int, value: bytes = b"") -> Row:
+    return part, number, "topic", f"{part}/{number}".encode(), value, []
+
+
+class DiedError(Exception):
+    """The task was killed."""
+
+
+class Broker:
+    """Keeps what is committed, and lets the sender die before or after a commit."""
+
+    def __init__(self, deaths: list[str | None]) -> None:
+        self.committed: list[tuple[int, int]] = []
+        self.deaths = deaths
+        self.opened: list[int] = []
+
+    def channel(self, part: int) -> FakeChannel:
+        self.opened.append(part)
+        return FakeChannel(self, part)
+
+
+class FakeChannel:
+    def __init__(self, broker: Broker, part: int) -> None:
+        self._broker = broker
+        self.sent = Ranges(number for at, number in broker.committed if at == part)
+        self.closed = False
+
+    def send(self, rows: list[Row]) -> None:
+        death = self._broker.deaths.pop(0) if self._broker.deaths else None
+        if death == "before":
+            raise DiedError
+        self._broker.committed += [(part, number) for part, number, *_ in rows]
+        self.sent = Ranges.union([self.sent, Ranges(number for _, number, *_ in rows)])
+        if death == "after":
+            raise DiedError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@given(
+    st.dictionaries(st.integers(0, 3), numbers, min_size=1),
+    st.integers(1, 10),
+    st.lists(st.sampled_from([None, "before", "after"]), max_size=8),
+)
+def test_each_row_is_committed_once_however_often_the_task_dies(
+    parts: dict[int, frozenset[int]], chunk: int, deaths: list[str | None]
+) -> None:
+    rows = [row(part, number) for part in sorted(parts) for number in sorted(parts[part])]
+    broker = Broker(list(deaths))
+    results: list[Sent] = []
+    while True:
+        try:
+            results = list(send_rows(rows, chunk, broker.channel, Pace(None)))
+            break
+        except DiedError:
+            continue
+    assert sorted(broker.committed) == [(part, number) for part, number, *_ in rows]
+    assert sum(one.sent + one.skipped for one in results) == len(rows)
+
+
+def test_a_second_run_sends_nothing() -> None:
+    broker = Broker([])
+    rows = [row(0, number) for number in range(10)]
+    assert list(send_rows(rows, 3, broker.channel, Pace(None))) == [Sent(0, 10, 0)]
+    assert list(send_rows(rows, 4, broker.channel, Pace(None))) == [Sent(0, 0, 10)]
+    assert len(broker.committed) == 10
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 5), st.integers(1, 60))
+def test_chunks_are_small_and_complete(sizes: list[int], most: int, most_bytes: int) -> None:
+    rows = [row(0, number, b"x" * size) for number, size in enumerate(sizes)]
+    cut = list(chunks(rows, most, most_bytes))
+    assert [one for chunk in cut for one in chunk] == rows
+    for chunk in cut:
+        assert 1 <= len(chunk) <= most
+        assert len(chunk) == 1 or sum(len(one[4] or b"") for one in chunk) <= most_bytes
+
+
+# ---------------------------------------------------------------- pace
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+@example(1.0, [(1, 0.0), (1, 0.0)])
+@given(st.floats(0.1, 1e6), st.lists(st.tuples(st.integers(1, 100), st.floats(0, 3)), min_size=1))
+def test_there_are_never_more_rows_than_the_rate_allows(rate: float, batches: list[tuple[int, float]]) -> None:
+    clock = Clock()
+    pace = Pace(rate, lambda: clock.now, clock.sleep)
+    sent = 0
+    for rows, work in batches:
+        pace.wait(rows)
+        # What was sent before has used its time when more is sent.
+        assert sent <= rate * (clock.now - 100.0) * (1 + 1e-9) + 1e-6
+        sent += rows
+        clock.now += work
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    pace = Pace(None, sleep=Clock().sleep, now=lambda: pytest.fail("asked for the time"))
+    pace.wait(10**9)
+    assert pace.chunk(500) == 500
+
+
+def test_a_rate_makes_chunks_of_a_second() -> None:
+    assert (Pace(20.0).chunk(500), Pace(0.1).chunk(500), Pace(1e6).chunk(500)) == (20, 1, 500)
+
+
+# ---------------------------------------------------------------- ranges and the ledger's records
+
+
+@given(numbers, numbers)
+def test_ranges_are_sets(some: frozenset[int], others: frozenset[int]) -> None:
+    ranges = Ranges.union([Ranges(some), Ranges(others)])
+    both = some | others
+    assert [n for n in range(-1, 62) if n in ranges] == sorted(both)
+    assert len(ranges) == len(both)
+    assert Ranges.parse(str(ranges)) == ranges == Ranges(both)
+
+
+def test_neighbours_are_one_range() -> None:
+    assert str(Ranges([5, 1, 2, 3])) == "1-3,5"
+    assert str(Ranges()) == ""
+
+
+@pytest.mark.parametrize("text", ["x", "1-2-3", "-1", "1,,a"])
+def test_other_texts_are_no_ranges(text: str) -> None:
+    with pytest.raises(ValueError, match=r"invalid literal"):
+        Ranges.parse(text)
+
+
+@given(st.integers(0, 1000), st.text())
+def test_the_ledger_knows_its_own_records(part: int, slot: str) -> None:
+    ledger = Ledger({}, "t", "submit/j/id")
+    assert ledger.part_of(Ledger({}, "t", "submit/j/id").key(part, slot)) == part
+    for other in ("submit/j2/id", "submit/j/i", "replay/j/id", "submit/j/id/1"):
+        assert Ledger({}, "t", other).part_of(ledger.key(part, slot)) is None
+
+
+def test_the_ledgers_secrets_are_not_shown() -> None:
+    assert "hunter2" not in repr(Ledger({"sasl.password": "hunter2"}, "t", "n"))

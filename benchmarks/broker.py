@@ -10,12 +10,15 @@ import struct
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import psutil
 from confluent_kafka import admin
 
 from worker.kafka.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
 PARTITIONS = 4  # two for each of two processes
@@ -31,7 +34,7 @@ class Broker:
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="bench-kafka-"))
-        port = _free_port()
+        port = free_port()
         self.address = f"127.0.0.1:{port}"
         environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA_DIR": str(self._folder)}
         self._keeper = subprocess.Popen(
@@ -84,8 +87,14 @@ class Broker:
 
     def batches(self, topic: str) -> int:
         """How many record batches the log files of a topic have: a produce request brings one per partition."""
-        files = self._folder.glob(f"kafka-data/{topic}-*/*.log")
-        return sum(_count_batches(file) for file in files)
+        return sum(_count_batches(file) for file in self._logs(topic))
+
+    def size(self, topic: str) -> int:
+        """Bytes of all records of a topic, as they are in the log and on the wire."""
+        return sum(file.stat().st_size for file in self._logs(topic))
+
+    def _logs(self, topic: str) -> Iterator[Path]:
+        return self._folder.glob(f"kafka-data/{topic}-*/*.log")
 
 
 def _count_batches(file: Path) -> int:
@@ -102,7 +111,7 @@ def _count_batches(file: Path) -> int:
     return count
 
 
-def _free_port() -> int:
+def free_port() -> int:
     for port in random.sample(_PORTS, 50):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:

@@ -44,6 +44,7 @@ _ROUND_TRIP = "idle worker, request produced → answer seen"
 GOALS: dict[str, Goal] = {
     "bare": Goal("empty tasks/s, at-least-once", "the bare loop", at_least=0.5, unit=TIMES, later=0.8),
     "exactly-once": Goal("empty tasks/s, exactly-once", "at-least-once", at_least=0.5, unit=TIMES),
+    "exactly-once 10 ms": Goal(f"{_EFFICIENCY}, 10 ms tasks, exactly-once", "1", at_least=0.97),
     "10 ms": Goal(f"{_EFFICIENCY}, 10 ms tasks", "1", at_least=0.97),
     "100 ms": Goal(f"{_EFFICIENCY}, 100 ms tasks", "1", at_least=0.99),
     "1 s": Goal(f"{_EFFICIENCY}, 1 s tasks", "1", at_least=0.99),
@@ -54,6 +55,11 @@ GOALS: dict[str, Goal] = {
     "memory backlog": Goal(f"{_MEMORY}, backlog of 1 M requests", "", at_most=70, unit="MB", worst=True),
     "flat": Goal(f"{_MEMORY}, growth over that backlog", "", at_most=3, unit="MB", worst=True),
     "start-up": Goal("process start → first task running", "", at_most=3, unit="s"),
+    "encode": Goal("pipeline: encoding requests", "mapInArrow and protobuf alone", at_least=0.7, unit=TIMES),
+    "decode": Goal("pipeline: decoding answers", "mapInArrow and protobuf alone", at_least=0.7, unit=TIMES),
+    "submit": Goal("pipeline: requests submitted exactly once", "", at_least=30_000, unit="/s"),
+    "submit, of the sink": Goal("pipeline: the same", "Spark's plain Kafka sink", at_least=0.25, unit=TIMES),
+    "audit": Goal("pipeline: audit of 20 M requests in a heap of 2 GB", "", at_most=60, unit="s"),
 }
 
 

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from worker.codec import Request
+    from worker.handlers.batch import Batch
 
 _ROUND = range(200)  # additions between two looks at the clock: some microseconds
 
 
 def nothing(request: Request, context: object) -> None:
     """An empty task."""
+
+
+def acknowledge(batch: Batch, context: object) -> None:  # noqa: ARG001 - as the contract calls it
+    """A batch of empty tasks."""
+    for task in batch:
+        batch.ack(task)
 
 
 def spin(request: Request, context: object) -> None:  # noqa: ARG001 - as the contract calls it

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import confluent_kafka as ck
 
 from benchmarks import handlers
+from benchmarks.answering import answer_to
 from benchmarks.traffic import produce
-from worker.codec import OK, Request, Response
+from worker.codec import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,16 +85,8 @@ def simple(clients: Clients, going: Callable[[], bool]) -> None:
 
 
 def _run(handler: Callable[[Request, object], None], message: ck.Message) -> bytes:
-    request = Request.FromString(_value(message))
-    answer = Response(sequence=request.sequence, isprocessed=True, outcome=OK, worker=str(os.getpid()))
     place: Any = (message.topic(), message.partition(), message.offset())  # a message that is no error has them all
-    answer.origin.topic, answer.origin.partition, answer.origin.offset = place
-    answer.started_at.FromNanoseconds(time.time_ns())
-    cpu = time.thread_time()
-    handler(request, None)
-    answer.cpu_seconds = time.thread_time() - cpu
-    answer.finished_at.FromNanoseconds(time.time_ns())
-    return answer.SerializeToString()
+    return answer_to(handler, _value(message), *place)
 
 
 def _value(message: ck.Message) -> bytes:

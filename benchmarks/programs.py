@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import psutil
 
 from benchmarks.broker import PARTITIONS, ROOT
+from benchmarks.contest import BARE, SIMPLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 1.0  # between two searches for new children; they cost milliseconds
 
 
-def _stop_with_parent() -> None:
+def stop_with_parent() -> None:
     """Ask the kernel for SIGTERM when the suite ends, however it does."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -69,7 +70,7 @@ class Program:
                 cwd=ROOT,
                 stdout=self._log,
                 stderr=self._log,
-                preexec_fn=_stop_with_parent,  # noqa: PLW1509 - it makes one system call
+                preexec_fn=stop_with_parent,  # noqa: PLW1509 - it makes one system call
             )
             for command in self._commands
         ]
@@ -128,6 +129,20 @@ class Program:
                 total += times.user + times.system
         return total
 
+    def pids(self) -> list[int]:
+        """Of all its processes, as they are now."""
+        self._looked = 0.0
+        return [process.pid for process in self._tree()]
+
+    def pss(self) -> list[int]:
+        """Bytes of each of its processes. A page that n processes share counts 1/n."""
+        self._looked = 0.0
+        found = []
+        for process in self._tree():
+            with contextlib.suppress(psutil.Error):
+                found.append(process.memory_full_info().pss)
+        return found
+
     def memory(self) -> dict[int, Memory]:
         """Of every process that runs tasks, by its pid; not of a supervisor."""
         self._looked = 0.0
@@ -147,27 +162,27 @@ def _runs_tasks(process: psutil.Process) -> bool:
 
 def worker(place: Place, handler: str, **settings: str) -> Program:
     """The worker with default settings but for those given, by the names of its variables."""
-    environment = {
+    variables = {
         "WORKER_HANDLER": f"benchmarks.handlers:{handler}",
         "WORKER_PROCESSES": str(PROCESSES),
         "WORKER_HTTP_PORT": "0",
         "WORKER_LOG_FORMAT": "json",
         **settings,
     }
-    return Program("worker", [[sys.executable, "-P", "-m", "worker", "run"]], _environment(place, environment))
+    return Program("worker", [[sys.executable, "-P", "-m", "worker", "run"]], environment(place, variables))
 
 
 def peer(name: str, place: Place, handler: str = "nothing") -> Program:
     """``bare`` or ``simple``, in as many processes as the worker, the partitions dealt out among them."""
     shares = [",".join(map(str, range(PARTITIONS)[number::PROCESSES])) for number in range(PROCESSES)]
     commands = [[sys.executable, "-P", "-m", "benchmarks.peers", name, share] for share in shares]
-    return Program(PEERS[name], commands, _environment(place, {"BENCH_HANDLER": handler}))
+    return Program(PEERS[name], commands, environment(place, {"BENCH_HANDLER": handler}))
 
 
-PEERS = {"bare": "bare loop", "simple": "simple design"}
+PEERS = {"bare": BARE, "simple": SIMPLE}
 
 
-def _environment(place: Place, more: dict[str, str]) -> dict[str, str]:
+def environment(place: Place, more: dict[str, str]) -> dict[str, str]:
     """The caller's environment without any setting of a worker, with these instead."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("KAFKA_", "WORKER_"))}
     return {

@@ -12,10 +12,12 @@ from benchmarks.figures import Span
 from worker.codec import decode_response, encode_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.programs import Program
     from worker.codec import Response
+
+    Deal = Callable[[int], tuple[bytes, int]]  # from the number of a request to its key and partition
 
 WARM_UP = -1  # the sequence of requests that only wake a program up
 _COORDINATOR_COMES = (
@@ -46,12 +48,17 @@ def produce(producer: ck.Producer, topic: str, value: bytes, key: Any, partition
             return
 
 
-def fill(address: str, topic: str, payloads: Iterable[str]) -> None:
-    """Produce a request for each payload, in turn to every partition, as fast as it goes."""
+def in_turn(number: int) -> tuple[bytes, int]:
+    """A key of its own for each request, and every partition in turn."""
+    return b"%d" % number, number % PARTITIONS
+
+
+def fill(address: str, topic: str, payloads: Iterable[str], deal: Deal = in_turn) -> None:
+    """Produce a request for each payload, as fast as it goes, with the key and to the partition that it is dealt."""
     producer = ck.Producer({"bootstrap.servers": address, "linger.ms": 50})
     for sequence, payload in enumerate(payloads):
-        value = encode_request(sequence, payload)
-        produce(producer, topic, value, b"%d" % sequence, sequence % PARTITIONS)
+        key, partition = deal(sequence)
+        produce(producer, topic, encode_request(sequence, payload), key, partition)
     producer.flush()
 
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-from benchmarks.broker import PARTITIONS
+from benchmarks.contest import WORKER, in_turns, versus
 from benchmarks.figures import Figure
-from benchmarks.programs import worker
-from benchmarks.traffic import Reader, span_of
+from benchmarks.workloads.beside import everyone
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
 
 NAME = "start-up"
+QUANTITY = "process start to first task"
 
 
 def run(bench: Bench) -> list[Figure]:
     """Several starts, each in a group of its own."""
-    times = []
-    for number in range(bench.scale.starts):
-        times.append(_start(bench))
-        bench.say(f"{NAME} {number + 1}/{bench.scale.starts}: {times[-1]:.2f} s")
-    return [Figure(NAME, "process start to first task", "worker", "s", tuple(times), NAME)]
-
-
-def _start(bench: Bench) -> float:
-    place = bench.place()
-    bench.fill(place.request_topic, ["task"] * PARTITIONS)
-    program = worker(place, "nothing")
-    with contextlib.closing(Reader(place, program)) as reader, program:
-        return min(span_of(answer).started for answer in reader.answers(PARTITIONS)) - program.started_at
+    times = in_turns(bench, NAME, everyone(bench), bench.scale.starts, lambda one: one.start(bench))
+    goals = {WORKER: NAME}
+    found = [Figure(NAME, QUANTITY, one, "s", tuple(values), goals.get(one, "")) for one, values in times.items()]
+    return [*versus(NAME, QUANTITY, times, {}), *found]

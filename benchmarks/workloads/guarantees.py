@@ -1,0 +1,41 @@
+"""What each guarantee, ordering and batches cost, with empty tasks, beside the worker's own defaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.contest import flow_figures, in_turns, rates
+from benchmarks.figures import TIMES, Figure, ratios
+from benchmarks.kafka_programs import the_worker
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+NAME = "guarantees"
+LEAST = "at-least-once"
+ONCE = "exactly-once"
+# By name: the settings that differ from the defaults.
+VARIANTS: dict[str, dict[str, str]] = {
+    LEAST: {},
+    ONCE: {"WORKER_GUARANTEE": ONCE},
+    "at-most-once": {"WORKER_GUARANTEE": "at-most-once"},
+    "order by key": {"WORKER_ORDERING": "key"},
+    "unordered": {"WORKER_ORDERING": "unordered"},
+    "batches of 100": {"WORKER_BATCH_SIZE": "100", "handler": "acknowledge"},
+}
+
+
+def run(bench: Bench) -> list[Figure]:
+    """All of them in turn, the defaults first in every round."""
+    total, load = bench.scale.empty_tasks, bench.load
+    programs = [the_worker(total, name, **settings) for name, settings in VARIANTS.items()]
+    runs = in_turns(bench, NAME, programs, max(1, bench.scale.repetitions // 2), lambda one: one.flow(bench, load))
+    values = {name: rates(flows) for name, flows in runs.items()}
+    beside = [
+        Figure(
+            NAME, "empty tasks", f"{name} ÷ {LEAST}", TIMES, ratios(own, values[LEAST]), ONCE if name == ONCE else ""
+        )
+        for name, own in values.items()
+        if name != LEAST and LEAST in values
+    ]
+    return [*beside, *flow_figures(NAME, "empty tasks", runs)]

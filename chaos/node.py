@@ -1,0 +1,175 @@
+"""One Kafka broker and controller, with a listener of its own for every replica, behind that replica's link."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from chaos import own
+from chaos.own import ROOT
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from chaos.proxy import Link
+
+VERSION = os.environ.get("KAFKA_VERSION", "4.3.0")
+_JAVA = ROOT / ".runtime/java/bin/java"
+_JARS = ROOT / f".runtime/kafka-{VERSION}"
+_DISK = 768  # megabytes, where the disk may become full
+_BALLAST = 2**20
+# The smallest request there is, ApiVersions v0, and what its answer begins with behind the length.
+_PING, _PONG = b"\0\0\0\x0a\0\x12\0\0ping\xff\xff", b"ping\0\0"
+
+_LOGGING = """rootLogger.level=INFO
+rootLogger.appenderRef.file.ref=FILE
+appender.file.type=File
+appender.file.name=FILE
+appender.file.fileName={log}
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=[%d] %p %m (%c)%n
+"""
+
+
+class Node:
+    """``number`` from 1. ``port`` is the direct listener: of the suite itself, and of the other brokers."""
+
+    def __init__(self, number: int, folder: Path, links: Sequence[Link], *, small_disk: bool) -> None:
+        self.number = number
+        self.folder = folder / f"broker-{number}"
+        self.folder.mkdir(parents=True)
+        self.data = self.folder / "disk"
+        self.small_disk = small_disk
+        if small_disk:
+            own.mount_small(self.data, _DISK)
+        self.port, self.controller, *self._lanes = own.free_ports(2 + len(links))
+        self._links = links
+        for link, port in zip(links, self._lanes, strict=True):
+            link.target = port
+        self.process: subprocess.Popen[bytes] | None = None
+        self.frozen = False
+
+    @property
+    def _command(self) -> list[str | Path]:
+        options = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
+        options += [f"-XX:ErrorFile={self.folder}/crash", "-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true"]
+        return [_JAVA, *options, f"-Dlog4j2.configurationFile={self.folder}/log4j2.properties", "-cp", f"{_JARS}/*"]
+
+    def write_settings(self, nodes: Sequence[Node]) -> None:
+        """Its settings, once the others' ports are known."""
+        lanes = {f"LANE{lane}": port for lane, port in enumerate(self._lanes)}
+        ours = {"DIRECT": self.port, **lanes}
+        outside = {"DIRECT": self.port, **{f"LANE{lane}": link.port for lane, link in enumerate(self._links)}}
+        copies, least = len(nodes), min(2, len(nodes))
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": self.number,
+            "controller.quorum.voters": ",".join(f"{node.number}@127.0.0.1:{node.controller}" for node in nodes),
+            "listeners": _addresses({**ours, "CONTROLLER": self.controller}),
+            "advertised.listeners": _addresses(outside),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in (*ours, "CONTROLLER")),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "DIRECT",
+            "log.dirs": self.data / "data",
+            "default.replication.factor": copies,
+            "min.insync.replicas": least,
+            "offsets.topic.replication.factor": copies,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": least,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "log.cleaner.dedupe.buffer.size": 16_777_216,
+            **_QUICK,
+        }
+        text = "\n".join(f"{name}={value}" for name, value in settings.items())
+        (self.folder / "settings").write_text(text + "\n")
+        (self.folder / "log4j2.properties").write_text(_LOGGING.format(log=self.folder / "log"))
+
+    async def prepare(self, cluster: str) -> None:
+        """Format the storage."""
+        tool = [*self._command, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", self.folder / "settings"]
+        with (self.folder / "console").open("wb") as console:
+            process = await asyncio.create_subprocess_exec(*map(str, tool), stdout=console, stderr=console)
+            if await process.wait():
+                raise RuntimeError(f"broker {self.number}: the storage cannot be prepared, see {console.name}")
+
+    # -- life
+
+    def launch(self, run: str) -> None:
+        """Start it; it is not waited for."""
+        environment = {"PATH": os.environ["PATH"], own.MARKER: run}
+        command = [*self._command, "kafka.Kafka", self.folder / "settings"]
+        self.process = own.start(command, environment, self.folder / "console")
+        self.frozen = False
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there."""
+        return self.process is not None and self.process.poll() is None
+
+    async def answers(self) -> bool:
+        """Whether it answers now."""
+        if not self.running:
+            return False
+        writer = None
+        try:
+            async with asyncio.timeout(1):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                writer.write(_PING)
+                return (await reader.readexactly(10))[4:] == _PONG
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return False
+        finally:
+            if writer is not None:
+                writer.close()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send its process a signal."""
+        self.frozen = number is signal.SIGSTOP or (self.frozen and number is not signal.SIGCONT)
+        if self.process is not None and self.running:
+            self.process.send_signal(number)
+
+    # -- its disk
+
+    def fill_disk(self) -> None:
+        """Leave no byte free."""
+        with contextlib.suppress(OSError), (self.data / "ballast").open("wb", buffering=0) as ballast:
+            while ballast.write(bytes(_BALLAST)):
+                pass
+
+    def free_disk(self) -> None:
+        """Make room again."""
+        (self.data / "ballast").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Nothing of it stays but its folder."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+        if self.small_disk:
+            own.unmount(self.data)
+
+
+_QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+    "broker.session.timeout.ms": 3_000,
+    "broker.heartbeat.interval.ms": 500,
+    "replica.lag.time.max.ms": 5_000,
+    "auto.create.topics.enable": "false",
+}
+
+
+def _addresses(ports: dict[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 120.0  # from SIGTERM on: the last answers and commits alone may take a minute
 READY_SECONDS = 120.0
+LAST_LINES = 12
 _AGAIN = 0.5  # seconds until a replica that has ended is started again
 ELSEWHERE = {"PYTHONPATH": f"{ROOT}/chaos/elsewhere:{ROOT}"}
 NOTHING: Mapping[str, str] = {}
@@ -76,6 +77,10 @@ class Replica:
             for line in file:
                 if any(needle in line for needle in needles):
                     yield line.rstrip()
+
+    def tail(self) -> list[str]:
+        """The last lines of its log."""
+        return [line[:300] for line in list(self.lines(""))[-LAST_LINES:]]
 
 
 class Fleet:
@@ -156,7 +161,8 @@ class Fleet:
         try:
             await until(lambda: not replica.running, "", STOP_SECONDS)
         except TimeoutError:
-            self.failed.append(f"{replica.name} has not ended {STOP_SECONDS:g} s after SIGTERM, see {replica.log.name}")
+            left = f"{replica.name} has not ended {STOP_SECONDS:g} s after SIGTERM, see {replica.log.name}"
+            self.failed.append("\n        ".join([left, *replica.tail()]))
             self.kill(replica)
         self.note(replica, asked=up and not twice, begin=begin)
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from confluent_kafka import admin as kafka_admin
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 api: Any = kafka_admin  # its types leave out what it gives
 ROOT = Path(__file__).parents[1]
@@ -64,11 +65,45 @@ class Broker:
 
     def _create(self, count: int, partitions: int, config: Mapping[str, str] | None) -> list[str]:
         names = [f"t-{uuid.uuid4().hex[:12]}" for _ in range(count)]
-        admin = api.AdminClient({"bootstrap.servers": self.bootstrap})
-        topics = [api.NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]
-        for created in admin.create_topics(topics, operation_timeout=CREATE_SECONDS).values():
-            created.result(CREATE_SECONDS)
+        create_topics(self.bootstrap, names, partitions, config)
         return names
+
+
+def create_topics(
+    bootstrap: str, names: Sequence[str], partitions: int, config: Mapping[str, str] | None = None
+) -> None:
+    """Make topics; when this returns the broker knows them, which is a while after it has said that they are made."""
+    admin = api.AdminClient({"bootstrap.servers": bootstrap})
+    topics = [api.NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]
+    for created in admin.create_topics(topics, operation_timeout=CREATE_SECONDS).values():
+        created.result(CREATE_SECONDS)
+    _wait(bootstrap, names, there=True)
+
+
+def recreate_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Delete a topic and make another of its name."""
+    delete_topic(bootstrap, name)
+    create_topics(bootstrap, [name], partitions)
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic; when this returns the broker does not know it any more."""
+    admin = api.AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([name], operation_timeout=CREATE_SECONDS)[name].result(CREATE_SECONDS)
+    _wait(bootstrap, [name], there=False)
+
+
+def _wait(bootstrap: str, names: Sequence[str], *, there: bool) -> None:
+    admin = api.AdminClient({"bootstrap.servers": bootstrap})
+    deadline = time.monotonic() + CREATE_SECONDS
+    while True:
+        known = admin.list_topics(timeout=CREATE_SECONDS).topics
+        if all((name in known) is there for name in names):
+            return
+        if time.monotonic() > deadline:
+            message = f"{', '.join(names)}: still {'not' * there} there after {CREATE_SECONDS:g} s"
+            raise TimeoutError(message)
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,3 +156,30 @@ def test_a_handler_that_waits_for_its_cancellation_gets_it(world: World, reason:
     assert world.noted().attempts == ({} if reason == "drain" else {0: 1}), "lost: it may have been the task's fault"
     assert exit_code is (ExitCode.DRAIN_TIMED_OUT if reason == "drain" else ExitCode.DRAINED)
     assert Partition("requests", 0) not in desk.poller.assignment.lanes
+
+
+def test_a_deadline_ends_a_task_that_is_held_too(world: World) -> None:
+    """Nothing is polled while a partition is held for it; the hold may be a day, and the task may wait for this."""
+    seen: list[str | None] = []
+
+    def handler(_request: object, context: Context) -> str:
+        if context.origin.offset == 0:
+            world.move(0, rival)
+            assert context.cancelled.wait(LONG)
+            seen.append(context.cancelled.reason)
+        return "done"
+
+    rival = world.rival()
+    world.request("x", headers=(("x-deadline", f"{time.time() + 0.5}".encode()),))
+    desk = Desk(world, handler)
+    world.broker.group(GROUP).move(Partition("requests", 0), desk.consumer)
+
+    def look() -> None:
+        if seen and 0 in rival.owned:
+            desk.cell.order(Command.DRAIN)
+        world.clock.after(0.01, look)
+
+    look()
+    assert desk.poller.run() is ExitCode.DRAINED
+    assert seen == ["deadline"]
+    assert (world.answered(), world.committed()) == ([(0, 0)], 1)

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition, admin
 from pipeline.bronze import Bronze
 from pipeline.collect import collect
 from pipeline.errors import BrokerError, JobError
+from tests.kafka_broker import create_topics, delete_topic, recreate_topic
 from tests.spark.support.exchange import Record, Site
 
 if TYPE_CHECKING:
@@ -148,13 +149,11 @@ def test_losses_under_a_new_checkpoint_are_noted(spark: SparkSession, site: Site
 
 
 def test_a_dead_letter_topic_may_come_later(spark: SparkSession, site: Site) -> None:
-    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
-    client.delete_topics([site.letters], operation_timeout=30)[site.letters].result(30)
+    delete_topic(site.bootstrap, site.letters)
     asked = site.ask(range(2))
     site.send(site.acks, [site.answer(0, asked[0])])
     assert collect(spark, site.collecting()) == 0
-    new = _admin.NewTopic(site.letters, site.partitions, 1)
-    client.create_topics([new], operation_timeout=30)[site.letters].result(30)
+    create_topics(site.bootstrap, [site.letters], site.partitions)
     site.send(site.letters, [site.letter(1, asked[1])])
     assert collect(spark, site.collecting()) == 0
     assert places(spark, site) == in_topics(site, site.acks, site.letters)
@@ -172,12 +171,6 @@ def delete_all(site: Site) -> None:
         future.result(30)
 
 
-def recreate(site: Site, topic: str) -> None:
-    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
-    client.delete_topics([topic], operation_timeout=30)[topic].result(30)
-    client.create_topics([_admin.NewTopic(topic, site.partitions, 1)], operation_timeout=30)[topic].result(30)
-
-
 @pytest.mark.parametrize("more", [False, True])
 def test_a_topic_made_anew_is_an_error(spark: SparkSession, site: Site, *, more: bool) -> None:
     """Also where the new one has grown past the offsets of the old one, which Spark does not notice."""
@@ -185,7 +178,7 @@ def test_a_topic_made_anew_is_an_error(spark: SparkSession, site: Site, *, more:
     site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
     collect(spark, site.collecting())
     before = places(spark, site)
-    recreate(site, site.acks)
+    recreate_topic(site.bootstrap, site.acks, site.partitions)
     if more:
         site.send(site.acks, [site.answer(n, asked[n]) for n in range(60)])
     with pytest.raises(JobError, match="deleted and made anew"):

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka import admin as kafka_admin
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline import submit
@@ -24,6 +21,7 @@ from pipeline.schemas import MANIFEST, OUTGOING, RECORD
 from pipeline.sending import create_ledger, producer_properties
 from pipeline.topics import Topics
 from tests.fakes.murmur2 import partition_of
+from tests.kafka_broker import recreate_topic
 from tests.spark.support.requests import open_transaction, produce
 from tests.spark.support.site import JobSite
 from worker.codec import Request
@@ -158,26 +156,9 @@ def test_a_task_that_fails_is_tried_again_without_doubles(
 def test_a_topic_made_anew_has_none_of_the_requests(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 50)
     submit.run(site.submit())
-    admin: Any = AdminClient({"bootstrap.servers": site.bootstrap})
-    admin.delete_topics([site.requests])[site.requests].result()
-    recreate(admin, site.requests)
-    while Topics(site.kafka).find(site.requests) is None:  # bounded by the test's own time-out
-        time.sleep(0.1)
+    recreate_topic(site.bootstrap, site.requests, 4)
     submit.run(site.submit())
     assert site.sequences() == list(range(50))
-
-
-def recreate(admin: Any, name: str) -> None:
-    new: Any = kafka_admin
-    end = time.monotonic() + 30
-    while True:
-        try:
-            admin.create_topics([new.NewTopic(name, 4, 1)])[name].result()
-        except KafkaException:  # the old one is still being deleted
-            assert time.monotonic() < end
-            time.sleep(0.2)
-        else:
-            return
 
 
 def test_a_rate_is_kept(spark: SparkSession, site: JobSite) -> None:

@@ -140,7 +140,6 @@ class Feed:
         running = self._runner.running
         if running is not None:
             self.pace.running(running[1])
-            self._runner.expire()
         startable, startable_bytes = self._assignment.startable(now)
         buffer = self._buffer()
         fetch = self._intake.decide(

@@ -198,6 +198,7 @@ class Poller:
         self._metrics.add("polls_total")
         if self._report.due(now):
             self._publish()
+        self._runner.expire()
         if not self._service.alive:
             message = "the service thread died"
             raise ServiceDiedError(message)

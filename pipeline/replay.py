@@ -137,7 +137,7 @@ def _send(settings: ReplaySettings, chosen: DataFrame, sending: Sending, parts: 
         meter(settings.progress, f"replay {settings.job}", count) as shown,
         followed(shown, sending.ledger, count, before),
     ):
-        send_table(table, letter_rows, sending, len(parts))
+        send_table(table, letter_rows, sending, parts)
 
 
 def letter_rows(batch: pa.RecordBatch) -> Iterator[Row]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.channel import KafkaChannel, fence
 from pipeline.ledger import Follower, Ledger
@@ -18,7 +19,7 @@ from worker.kafka.cluster import Cluster
 from worker.kafka.properties import producer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _RESULT = "part int, sent long, skipped long"
 _AT_ONCE = 8  # parts fenced at the same time
+_DRAWS = 64  # integers per partition among which there is one that falls into it, but for chances of e**-64
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,35 @@ def settle(sending: Sending, parts: Iterable[int]) -> dict[int, Ranges]:
 
 
 def send_table(
-    table: DataFrame, rows_of: Callable[[pa.RecordBatch], Iterable[Row]], sending: Sending, parts: int
+    table: DataFrame,
+    rows_of: Callable[[pa.RecordBatch], Iterable[Row]],
+    sending: Sending,
+    parts: Sequence[int],
 ) -> list[Sent]:
-    """Send a table with the columns ``part`` and ``number``, and what ``rows_of`` makes rows from."""
-    ordered = table.repartitionByRange(parts, "part").sortWithinPartitions("part", "number")
+    """Send a table with the columns ``part``, of ``parts``, and ``number``, and what ``rows_of`` makes rows from."""
+    ordered = task_each(table, parts).sortWithinPartitions("number")
     sent = ordered.mapInArrow(functools.partial(_send_batches, sending, rows_of), _RESULT)
     return [Sent(row.part, row.sent, row.skipped) for row in sent.collect()]
+
+
+def task_each(table: DataFrame, parts: Sequence[int]) -> DataFrame:
+    """The table with each of ``parts`` in a partition of its own.
+
+    A task that is tried again could else begin with another of its parts than the one it died in, and would wait for
+    the transaction that it left open there.
+    """
+    count = len(parts)
+    place = F.pmod(F.hash("number"), F.lit(count))
+    numbers = table.sparkSession.range(_DRAWS * count).select(F.col("id").cast("int").alias("number"))
+    # Spark puts a row where the hash of an integer says. Any integer does that falls into the partition.
+    found = {row.place: row.number for row in numbers.select("number", place.alias("place")).collect()}
+    if len(found) < count:
+        message = f"no integer below {_DRAWS * count} falls into some of {count} partitions"
+        raise RuntimeError(message)
+    falls: list[int | None] = [None] * (max(parts) + 1)
+    for at, part in enumerate(sorted(parts)):
+        falls[part] = found[at]
+    return table.repartition(count, F.get(F.array([F.lit(one).cast("int") for one in falls]), F.col("part")))
 
 
 def _send_batches(

@@ -139,7 +139,7 @@ def _exactly_once(spark: SparkSession, settings: SubmitSettings, noted: Manifest
             followed(shown, ledger, noted.rows),
         ):
             rows_of = functools.partial(request_rows, settings.job, topic.name)
-            send_table(table, rows_of, sending, len(open_parts))
+            send_table(table, rows_of, sending, open_parts)
     now = _total(ledger.read())
     if now != noted.rows:
         raise JobError(f"only {now} of {noted.rows} requests are in {topic.name}: run the same command again")

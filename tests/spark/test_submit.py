@@ -18,7 +18,7 @@ from pipeline.errors import BrokerError, JobError, told
 from pipeline.ledger import Ledger
 from pipeline.ranges import Ranges
 from pipeline.schemas import MANIFEST, OUTGOING, RECORD
-from pipeline.sending import create_ledger, producer_properties
+from pipeline.sending import create_ledger, producer_properties, task_each
 from pipeline.topics import Topics
 from tests.fakes.murmur2 import partition_of
 from tests.kafka_broker import recreate_topic
@@ -151,6 +151,16 @@ def test_a_task_that_fails_is_tried_again_without_doubles(
     submit.run(site.submit(chunk=50))
     assert site.sequences() == list(range(400))
     assert len(list(marks.iterdir())) == 2
+
+
+@pytest.mark.parametrize("parts", [[0], [3, 7, 50], list(range(40))])
+def test_each_part_has_a_task_of_its_own(spark: SparkSession, parts: list[int]) -> None:
+    """A task that is tried again would wait for the transaction it left open in another of its parts."""
+    part = F.get(F.lit(parts), (F.col("id") % len(parts)).cast("int"))
+    table = spark.range(400).select(part.alias("part"), F.col("id").alias("number"))
+    found = task_each(table, parts).select("part", F.spark_partition_id().alias("task")).distinct().collect()
+    assert sorted(row.part for row in found) == parts
+    assert sorted(row.task for row in found) == list(range(len(parts)))
 
 
 def test_a_topic_made_anew_has_none_of_the_requests(spark: SparkSession, site: JobSite) -> None:

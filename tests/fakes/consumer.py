@@ -26,6 +26,7 @@ class FakeConsumer:
     def __init__(self, broker: FakeBroker, group: Group, max_poll_interval: float) -> None:
         self.name = f"member-{next(_names)}"
         self.protocol = "consumer"
+        self.stale = False
         self.topics: list[str] = []
         self.quota = 0
         self.paused: set[Partition] = set()

@@ -229,3 +229,15 @@ def test_a_broker_that_comes_back_in_time_gets_everything(world: World) -> None:
     world.until(lambda: process.exit_code is not None)
     assert process.exit_code is ExitCode.DRAINED
     assert world.committed() == 1
+
+
+def test_a_process_whose_place_in_the_group_is_stale_finishes_and_leaves(world: World) -> None:
+    """Its supervisor starts another, which joins anew."""
+    world.request(work=Work(seconds=100.0))
+    world.request()
+    process = world.process(started=True)
+    world.until(lambda: process.starts)
+    process.consumer.stale = True
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAINED
+    assert (world.answered(), world.committed()) == ([(0, 0)], 1)

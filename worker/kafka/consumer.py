@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from worker.core.model import End, Partition, Record
 from worker.errors import ClientFatalError
 from worker.kafka.clients import FATAL, Guard, failure_of, note_error, with_callbacks
 from worker.kafka.ports import KafkaFailure, Listener, Position
+from worker.kafka.standing import Eavesdropper, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +28,7 @@ _UNRELEASED = ck.KafkaError.UNRELEASED_INSTANCE_ID
 _UNRELEASED_TEXT = ck.KafkaError(_UNRELEASED).str()
 COMMITTED_SECONDS = 5.0  # for one question after the committed offsets
 COMMITTED_LIMIT = 40.0  # for all of them; less than the supervisor gives a poll loop that does not turn
+_EXPELLED = KafkaFailure("UNKNOWN_MEMBER_ID", "the group has given this member up", retriable=False)
 INSTANCE_SECONDS = 1.0  # between attempts to join as a static member whose former self has not been given up yet
 
 
@@ -53,10 +56,21 @@ class ConfluentConsumer:
         self._refused = False  # the broker does not have the protocol, but there is another to try
         self._occupied = False  # the member we were before has our identity yet
         self.protocol = next(iter(self._properties))
+        self._standing = Standing(self._properties[self.protocol])
+        self._identity: str | None = None  # under which we were given what we have; classic protocol
+        self._expelled = False
+        self._membership: object = None
         self._client = self._make()
 
+    @property
+    def stale(self) -> bool:
+        """See ``ports.Consumer``."""
+        return self._standing.stale or self._expelled
+
     def _make(self) -> ck.Consumer:
-        callbacks = {"on_commit": self._on_commit, "error_cb": self._on_error}
+        callbacks: dict[str, Any] = {"on_commit": self._on_commit, "error_cb": self._on_error}
+        if self.protocol == "consumer":  # the classic one says at every heartbeat what there is to be done
+            callbacks["logger"] = Eavesdropper(logging.getLogger("librdkafka"), self._standing.doubt)
         return ck.Consumer(with_callbacks(self._properties[self.protocol], self._guard, **callbacks))
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
@@ -72,12 +86,35 @@ class ConfluentConsumer:
         if not self._kept:
             self._kept = self._records(self._consume(limit, timeout))
         self._guard.check()  # before records are given out: they wait here when a callback has raised beside them
+        if self._standing.doubtful:
+            self._standing.look(self._client.memberid() or "", self._assigned)
+        if self._is_another():
+            self._expel()
         records, self._kept = self._kept[:limit], self._kept[limit:]
         if self._refused:
             self._fall_back()
         elif self._occupied:
             self._join_again()
         return records
+
+    def _is_another(self) -> bool:
+        """Whether the group knows us under another name than the one that was given our partitions.
+
+        A member that the group had given up may join again, in the middle of a rebalance, without having been told that
+        its partitions were lost; with its new name the broker would take commits of what is others' by now.
+        """
+        return self._identity is not None and self._client.memberid() != self._identity
+
+    def _expel(self) -> None:
+        """Tell what the client does not: all is lost. It would keep what it believes to have, so begin anew."""
+        self._identity, self._expelled = None, True
+        ours = sorted(self._assigned())
+        log.warning("membership.stale", ours=[str(partition) for partition in ours], has=[], shall=[])
+        if self._listener is not None and ours:
+            self._listener.lost(ours)
+
+    def _assigned(self) -> frozenset[Partition]:
+        return frozenset(Partition(p.topic, p.partition) for p in self._client.assignment())
 
     def _consume(self, limit: int, timeout: float) -> list[ck.Message]:
         if timeout <= 0:
@@ -165,6 +202,10 @@ class ConfluentConsumer:
 
     def commit(self, positions: Mapping[Partition, Position]) -> None:
         """See ``ports.Consumer``."""
+        if self._is_another():
+            if self._listener is not None:
+                self._listener.committed(positions, _EXPELLED)
+            return
         try:
             self._client.commit(offsets=topic_partitions(positions), asynchronous=True)
         except ck.KafkaException as error:
@@ -173,6 +214,8 @@ class ConfluentConsumer:
 
     def commit_now(self, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
         """See ``ports.Consumer``."""
+        if self._is_another():
+            return _EXPELLED
         try:
             answered = self._client.commit(offsets=topic_partitions(positions), asynchronous=False) or []
         except ck.KafkaException as error:
@@ -181,7 +224,10 @@ class ConfluentConsumer:
 
     def membership(self) -> object:
         """See ``ports.Consumer``."""
-        return self._client.consumer_group_metadata()
+        membership = self._client.consumer_group_metadata()
+        if not self._is_another():  # asked afterwards: a name is never taken back
+            self._membership = membership
+        return self._membership
 
     def close(self) -> None:
         """See ``ports.Consumer``."""
@@ -203,6 +249,8 @@ class ConfluentConsumer:
             self._guard.call(self._assign, client, positions)
 
     def _assign(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
+        if self.protocol == "classic" and self._identity is None and not self._expelled:
+            self._identity = client.memberid()
         committed = _committed(client, positions)
         begin = {} if self._listener is None else self._listener.assigned(committed)
         for position in positions:
@@ -214,9 +262,10 @@ class ConfluentConsumer:
         client.resume(positions)
 
     def _on_revoke(self, _client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
-        self._tell("revoked", positions)
+        self._tell("lost" if self._is_another() else "revoked", positions)
 
     def _on_lost(self, _client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
+        self._identity = None
         self._tell("lost", positions)
 
     def _tell(self, what: str, positions: list[ck.TopicPartition]) -> None:

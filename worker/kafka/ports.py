@@ -85,7 +85,14 @@ class Listener(Protocol):
 
 
 class Consumer(Protocol):
-    """One member of the consumer group."""
+    """One member of the consumer group.
+
+    ``stale``: the group has given it or taken from it what it was not told of and will not be told of any more. It has
+    to leave and to join anew.
+    """
+
+    @property
+    def stale(self) -> bool: ...
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
         """Join the group."""

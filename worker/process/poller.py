@@ -205,7 +205,7 @@ class Poller:
         command = self._cell.command()
         if command & Command.CANCEL:
             self._cancel_all(now)
-        elif command & Command.DRAIN or self.drain_asked:
+        elif command & Command.DRAIN or self.drain_asked or self._consumer.stale:
             self._drain()
         elif command & Command.START_TASKS and self.lifecycle.state is State.JOINING:
             self.lifecycle.to(State.RUNNING)

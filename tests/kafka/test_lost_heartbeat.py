@@ -1,0 +1,71 @@
+"""A rebalance of which the one answer that tells is lost (docs/decisions/0074)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from chaos import cluster as clusters
+from chaos.cluster import until
+from chaos.load import PARTITIONS
+from tests.contract.recorder import Recorder
+from worker.kafka import properties, standing
+from worker.kafka.consumer import ConfluentConsumer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chaos.cluster import Cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(150)]
+
+
+class Member:
+    """A member in its own lane to the broker, which is polled all the time."""
+
+    def __init__(self, cluster: Cluster, lane: int, group: str, topic: str) -> None:
+        link = properties.Link(cluster.address(lane), group, {}, {"consumer": 60.0})
+        self.recorder = Recorder()
+        self.consumer = ConfluentConsumer({"consumer": properties.consumer(link, f"lane-{lane}", "consumer")})
+        self.consumer.subscribe([topic], self.recorder)
+        self._polling = asyncio.create_task(self._poll())
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.to_thread(self.consumer.poll, 10, 0.05)
+
+    async def owns(self, count: int) -> None:
+        await until(lambda: len(self.recorder.owned) == count, f"it has {self.recorder.owned}", 30.0)
+
+    async def close(self) -> None:
+        self._polling.cancel()
+        await asyncio.gather(self._polling, return_exceptions=True)
+        await asyncio.sleep(0.2)  # until the last poll has returned in its thread
+        await asyncio.to_thread(self.consumer.close)
+
+
+def test_a_member_that_missed_a_change_of_its_partitions_knows_that_it_is_stale(tmp_path: Path) -> None:
+    asyncio.run(_play(tmp_path))
+
+
+async def _play(folder: Path) -> None:
+    group, tag = f"g-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+    async with clusters.running(folder / "kafka", 1, tag, small_disks=False) as cluster:
+        topics = await cluster.make_topics()
+        first = Member(cluster, 0, group, topics.requests)
+        await first.owns(PARTITIONS)
+        way = cluster.links[0][0].back
+        way.block()
+        second = Member(cluster, 1, group, topics.requests)
+        await asyncio.sleep(3.0)  # heartbeats are half a second apart, and their answers waited for a second
+        way.clear()
+        await until(lambda: first.consumer.stale, "nothing was noticed", 6 * standing.LOOK_SECONDS)
+        assert first.recorder.events == ["assigned"], "it was told after all"
+        assert not second.recorder.owned
+        await first.close()
+        await second.owns(PARTITIONS)
+        assert not second.consumer.stale
+        await second.close()

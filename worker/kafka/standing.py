@@ -1,0 +1,119 @@
+"""Whether the group and its member agree on what the member has.
+
+Under the consumer protocol (KIP-848) the coordinator tells a member once what it shall have: in the answer to a
+heartbeat. If that answer does not come in time, librdkafka 2.16 asks again, but not in full as Java's client does
+after any error, so that it is not told again. A partition it was to give up is then kept until the poll interval is
+over, which is a day here; one it was given is consumed by nobody. See docs/decisions/0074.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, admin
+
+from worker.core.model import Partition
+from worker.kafka.names import CONSUMER_ONLY
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable, Mapping
+
+LOOK_SECONDS = 5.0  # from a doubt to the first look, and between two
+LOOKS = 2  # that must differ: one may fall between a heartbeat and what follows from it
+ANSWER_SECONDS = 10.0
+_FACILITY, _REQUEST = "REQTMOUT", "ConsumerGroupHeartbeatRequest"
+
+log = structlog.get_logger("kafka")
+
+
+class View(NamedTuple):
+    """What the coordinator thinks a member has, and what it shall have."""
+
+    has: frozenset[Partition]
+    shall: frozenset[Partition]
+
+
+class Standing:
+    """Looks at the group, in a thread of its own, after a heartbeat without an answer. Poll thread."""
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self.stale = False
+        self.doubtful = False
+        self._properties = {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
+        self._group = properties["group.id"]
+        self._due = 0.0
+        self._differed = 0
+        self._asking: threading.Thread | None = None
+        self._view: View | None = None
+
+    def doubt(self) -> None:
+        """A heartbeat was not answered in time."""
+        if not self.doubtful:
+            self.doubtful, self._due, self._differed = True, time.monotonic() + LOOK_SECONDS, 0
+
+    def look(self, member: str, ours: Callable[[], frozenset[Partition]]) -> None:
+        """Go on with the looking, if there is a doubt. Does not wait."""
+        if not self.doubtful or (self._asking is not None and self._asking.is_alive()):
+            return
+        if self._asking is not None:
+            self._asking = None
+            self._due = time.monotonic() + LOOK_SECONDS
+            if self._view is not None:
+                self._judge(self._view, ours())
+        elif time.monotonic() >= self._due:
+            self._view = None
+            self._asking = threading.Thread(target=self._ask, args=(member,), name="standing", daemon=True)
+            self._asking.start()
+
+    def _judge(self, view: View, ours: frozenset[Partition]) -> None:
+        if view.has == ours and ours <= view.shall:
+            self.doubtful = False
+            return
+        self._differed += 1
+        if self._differed >= LOOKS:
+            self.doubtful, self.stale = False, True
+            log.warning("membership.stale", ours=_names(ours), has=_names(view.has), shall=_names(view.shall))
+
+    def _ask(self, member: str) -> None:
+        """No view, and so another look, while the broker does not answer."""
+        try:
+            client = admin.AdminClient({**self._properties, "log_level": 2})
+            asked = client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
+            described = asked[self._group].result(ANSWER_SECONDS + 1)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                self.doubtful = False  # nobody will ever tell us
+            log.warning("client.error", code=error.args[0].name(), reason=error.args[0].str())
+            return
+        found = [one for one in described.members if one.member_id == member]
+        if found:
+            self._view = View(_partitions(found[0].assignment), _partitions(found[0].target_assignment))
+        else:
+            self.doubtful = False  # it is not in the group any more, which the client is told at every heartbeat
+
+
+class Eavesdropper:
+    """A logger for a client, which says when a heartbeat was not answered: there is no other way to learn of it."""
+
+    def __init__(self, logger: logging.Logger, heard: Callable[[], None]) -> None:
+        self._logger = logger
+        self._heard = heard
+
+    def log(self, level: int, text: str, *arguments: Any) -> None:
+        """As ``logging.Logger.log``; the client calls it inside ``poll``."""
+        if _FACILITY in arguments and any(_REQUEST in str(argument) for argument in arguments):
+            self._heard()
+        self._logger.log(level, text, *arguments)
+
+
+def _partitions(assignment: Any) -> frozenset[Partition]:
+    places = assignment.topic_partitions if assignment is not None else []
+    return frozenset(Partition(place.topic, place.partition) for place in places)
+
+
+def _names(partitions: frozenset[Partition]) -> list[str]:
+    return [str(partition) for partition in sorted(partitions)]

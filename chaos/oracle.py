@@ -19,7 +19,7 @@ MARGIN = 5.0  # and so many seconds more: the machine is small
 MOST_MEMORY = 200 * 2**20  # bytes of one worker process
 MOST_GROWTH = 40 * 2**20  # from its first minute on
 MOST_THREADS = 4  # more than it had
-CLIENT_THREADS = 6  # of a client whose call does not come back: it is left behind, with these
+CLIENT_THREADS = 4, 2  # of a client whose call does not come back and is left behind: its own, and for each broker
 YOUNG = 10.0  # seconds in which a process may still grow
 SET_UP = 6  # threads of a process that has its clients
 LAST = 3  # samples
@@ -204,7 +204,8 @@ def ends_well(evidence: Evidence) -> Iterator[Violation]:
 
 def memory_flat(evidence: Evidence) -> Iterator[Violation]:
     """No worker process takes much, or more and more, memory or threads."""
-    most = MOST_THREADS + CLIENT_THREADS * evidence.hung
+    own, each = CLIENT_THREADS
+    most = MOST_THREADS + (own + each * evidence.options.brokers) * evidence.hung
     by_pid = defaultdict(list)
     for sample in evidence.samples:
         by_pid[sample.pid].append(sample)

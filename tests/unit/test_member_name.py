@@ -44,7 +44,7 @@ class Client:
     def incremental_assign(self, _positions: object) -> None:
         """Nothing is fetched."""
 
-    resume = subscribe = lambda *_args, **_kwargs: None
+    resume = subscribe = close = lambda *_args, **_kwargs: None
 
 
 class Stage:
@@ -112,3 +112,21 @@ def test_the_consumer_protocol_tells_by_itself() -> None:
     stage.client.name = "second"
     assert stage.consumer.membership() == "metadata of second"
     assert not stage.consumer.stale
+
+
+def test_the_name_may_be_gone_before_the_last_partition_is_given_back(stage: Stage) -> None:
+    """As it happens inside ``close``."""
+
+    def close() -> None:
+        stage.client.name = ""
+        stage.consumer._on_revoke(stage.consumer._client, [ck.TopicPartition(*OURS)])
+
+    stage.client.close = close  # type: ignore[method-assign]  # a method of a stand-in
+    stage.consumer.close()
+    assert stage.recorder.events == ["assigned", "revoked"]
+
+
+def test_what_others_have_is_not_given_back_at_the_end(stage: Stage) -> None:
+    stage.client.name = "second"
+    stage.consumer.close()
+    assert stage.recorder.events == ["assigned", "lost"]

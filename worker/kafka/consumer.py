@@ -77,6 +77,7 @@ class ConfluentConsumer:
         """See ``ports.Consumer``."""
         self._listener = listener
         self._topics = list(topics)
+        self._identity = None
         self._client.subscribe(
             self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -231,6 +232,9 @@ class ConfluentConsumer:
 
     def close(self) -> None:
         """See ``ports.Consumer``."""
+        if self._is_another():
+            self._expel()
+        self._identity = None  # it may be gone before the last callback comes
         self._client.close()
         self._guard.check()
 

@@ -70,6 +70,7 @@ class Evidence:
     options: Options
     topic: str
     sent: Mapping[Place, Item]
+    again: Sequence[Item] = ()  # sent once more after a failure
     answers: Sequence[Answer] = ()
     letters: Sequence[Letter] = ()
     marks: Sequence[Mark] = ()

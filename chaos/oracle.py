@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from chaos.ledger import Evidence, Place, Span
+    from chaos.load import Item
 
 SESSIONS = 2.0  # after a crash or a fault, in session time-outs: so long may second starts still come of it
 MARGIN = 5.0  # and so many seconds more: the machine is small
@@ -96,20 +97,31 @@ def answered_once(evidence: Evidence) -> Iterator[Violation]:
 
 def answers_belong(evidence: Evidence) -> Iterator[Violation]:
     """Every answer is to a request that was sent, and says what it must."""
-    strange = [a for a in evidence.answers if a.topic != evidence.topic or a.place not in evidence.sent]
+    known = evidence.sent.keys() | _sent_twice(evidence)
+    strange = [a for a in evidence.answers if a.topic != evidence.topic or a.place not in known]
     yield from _some("origin", "answers to what was never asked", [answer.place for answer in strange])
     wrong = defaultdict(list)
     for answer in evidence.answers:
         item = evidence.sent.get(answer.place)
         if item is None:
             continue
-        sequence = 0 if item.kind in load.MALFORMED else item.sequence
         if answer.outcome not in load.expected(item, evidence.options.guarantee):
             wrong[f"{item.kind} answered {answer.outcome}"].append(answer.place)
-        if answer.key != item.key or answer.sequence != sequence:
+        if (answer.key, answer.sequence) != _named(item):
             wrong["wrong key or sequence"].append(answer.place)
     for text, places in wrong.items():
         yield Violation("outcome", text, tuple(places))
+
+
+def _named(item: Item) -> tuple[bytes, int]:
+    """What the answer to a request names it by. What is no request has no sequence."""
+    return item.key, 0 if item.kind in load.MALFORMED else item.sequence
+
+
+def _sent_twice(evidence: Evidence) -> set[Place]:
+    """Where requests stand that were called not sent, and were sent again: nobody was told of these."""
+    again = {_named(item) for item in evidence.again}
+    return {a.place for a in evidence.answers if a.place not in evidence.sent and (a.key, a.sequence) in again}
 
 
 def letters_belong(evidence: Evidence) -> Iterator[Violation]:
@@ -118,7 +130,7 @@ def letters_belong(evidence: Evidence) -> Iterator[Violation]:
     buried = {answer.place for answer in evidence.answers if answer.outcome == "DEAD_LETTERED"}
     yield from _some("letters", "answered DEAD_LETTERED without a letter", sorted(buried - counts.keys()))
     may = {p for p, item in sent.items() if "DEAD_LETTERED" in load.expected(item, evidence.options.guarantee)}
-    yield from _some("letters", "dead letters that had not to be", sorted(counts.keys() - may))
+    yield from _some("letters", "dead letters that had not to be", sorted(counts.keys() - may - _sent_twice(evidence)))
     if evidence.options.guarantee == "exactly-once" and not evidence.options.store:
         yield from _some("letters", "more than one letter", [p for p, count in counts.items() if count > 1])
     changed = [

@@ -42,14 +42,19 @@ def hung(fleet: Fleet) -> int:
 
 
 def holds(fleet: Fleet) -> list[tuple[str, float]]:
-    """For how many seconds processes went on to hold partitions that they were to give back."""
+    """For how many seconds processes went on to hold partitions that they were to give back.
+
+    Until one of them is said to be somebody's, or the process says something of its partitions, whichever comes first.
+    """
     found = []
-    for replica in fleet.all:
-        began: dict[str, float] = {}
-        for event in _events(replica, *_REBALANCES):
-            process, time = event["process"], datetime.fromisoformat(event["timestamp"]).timestamp()
-            if process in began:
-                found.append((process, time - began.pop(process)))
-            if event["event"] == "partitions.holding":
-                began[process] = time
+    began: dict[str, tuple[float, set[str]]] = {}
+    events = (event for replica in fleet.all for event in _events(replica, *_REBALANCES))
+    for event in sorted(events, key=lambda event: event["timestamp"]):
+        time, partitions = datetime.fromisoformat(event["timestamp"]).timestamp(), set(event["partitions"])
+        for process, (begin, held) in list(began.items()):
+            if process == event["process"] or (event["event"] == "partitions.assigned" and held & partitions):
+                found.append((process, time - begin))
+                del began[process]
+        if event["event"] == "partitions.holding":
+            began[event["process"]] = time, partitions
     return found

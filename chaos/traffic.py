@@ -34,6 +34,7 @@ class Submitter:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.sent: dict[Place, Item] = {}
+        self.again: list[Item] = []  # those sent again after a failure, so that each may be in the topic twice
         self._topic = topic
         settings: dict[str, Any] = {**_QUIET, "bootstrap.servers": bootstrap, "enable.idempotence": True}
         settings |= {"partitioner": "murmur2_random", "message.timeout.ms": 0, "message.max.bytes": LARGEST}
@@ -62,6 +63,7 @@ class Submitter:
             elif error.fatal():
                 raise RuntimeError(f"a request was not sent: {error}")
             else:
+                self.again.append(item)
                 self._produce(item)  # a broker without room on its disk refuses it "for an unknown reason"
 
         return report

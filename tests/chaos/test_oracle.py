@@ -264,3 +264,12 @@ def test_a_journal_whose_last_line_was_cut_off(tmp_path: Path) -> None:
     journal.write_text("start 9 0 1 1 2.5\nend 9 0 1 1 3.5\nstart 9 0")
     assert read_journal(journal) == [mark("start", 1, 2.5), mark("end", 1, 3.5)]
     assert read_journal(tmp_path / "none") == []
+
+
+def test_a_request_sent_again_may_stand_in_the_topic_twice() -> None:
+    """A broker without room says that it has not taken it, and may have."""
+    evidence = good("at-least-once", "partition")
+    more = replace(evidence, answers=[*evidence.answers, answer(1)._replace(place=(0, 9))])
+    assert laws(more) == {"origin"}
+    assert laws(replace(more, again=[item(1)])) == set()
+    assert laws(replace(more, again=[item(2)])) == {"origin"}

@@ -37,10 +37,20 @@ def test_clients_left_behind_are_counted_by_process(tmp_path: Path) -> None:
 
 def test_how_long_partitions_were_held_and_a_line_that_is_cut_off(tmp_path: Path) -> None:
     lines = [
-        line(1, "partitions.holding"),
-        line(2, "partitions.assigned", "r0-0"),
-        line(8, "partitions.lost"),
-        line(9, "partitions.revoked"),
-        line(10, "partitions.holding")[:-9],
+        line(1, "partitions.holding", partitions=["t[1]", "t[2]"]),
+        line(2, "partitions.assigned", "r0-0", partitions=["t[3]"]),
+        line(8, "partitions.lost", partitions=["t[1]"]),
+        line(9, "partitions.revoked", partitions=["t[4]"]),
+        line(10, "partitions.holding", partitions=["t[5]"])[:-9],
     ]
     assert told.holds(fleet_of(tmp_path, *lines)) == [("r0-1", 7.0)]
+
+
+def test_a_partition_that_another_has_is_not_held(tmp_path: Path) -> None:
+    """Whoever gives one back in peace may have nothing more to say for long."""
+    lines = [
+        line(3, "partitions.assigned", "r1-0", partitions=["t[2]"]),
+        line(1, "partitions.holding", partitions=["t[1]", "t[2]"]),
+        line(50, "partitions.revoked", partitions=["t[4]"]),
+    ]
+    assert told.holds(fleet_of(tmp_path, *lines)) == [("r0-1", 2.0)]

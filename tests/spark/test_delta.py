@@ -1,4 +1,4 @@
-"""The same way with Delta tables instead of plain Parquet."""
+"""The whole way with Delta tables instead of plain Parquet: ``E2E_LONG=1``, for that takes a minute or two."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ROWS = 600
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes a minute or two; E2E_LONG=1 runs it")
 def test_the_whole_way_with_delta_tables(broker: Broker, tmp_path: Path) -> None:
     site = JobSite(broker, tmp_path)
     done = subprocess.run(

@@ -163,7 +163,11 @@ def starts_belong(evidence: Evidence) -> Iterator[Violation]:
 
 
 def order_kept(evidence: Evidence) -> Iterator[Violation]:
-    """First starts are in the order of the offsets, within the partition or the key."""
+    """First starts are in the order of the offsets, within the partition or the key.
+
+    What was called lost is let pass: a process cut off from the group still starts what it had permits for, while the
+    next owner goes on behind that.
+    """
     ordering = evidence.options.ordering
     if ordering == "unordered":
         return
@@ -171,6 +175,8 @@ def order_kept(evidence: Evidence) -> Iterator[Violation]:
     firsts = sorted((marks[0] for marks in evidence.starts.values()), key=lambda mark: mark.time)
     overtaken = []
     for mark in firsts:
+        if mark.place in evidence.told_lost:
+            continue
         item = evidence.sent.get(mark.place)
         strand = mark.place[0] if ordering == "partition" else item and item.key
         if strand in last and last[strand] > mark.place:

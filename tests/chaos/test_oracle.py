@@ -273,3 +273,10 @@ def test_a_request_sent_again_may_stand_in_the_topic_twice() -> None:
     assert laws(more) == {"origin"}
     assert laws(replace(more, again=[item(1)])) == set()
     assert laws(replace(more, again=[item(2)])) == {"origin"}
+
+
+def test_what_was_called_lost_may_start_late() -> None:
+    evidence = good("at-most-once", "partition")
+    late = [mark._replace(time=99.0) if mark.place == (0, 1) else mark for mark in evidence.marks]
+    assert laws(replace(evidence, marks=late)) == {"order"}
+    assert laws(replace(evidence, marks=late, told_lost=frozenset({(0, 1)}))) == set()

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import admin
 
 from chaos import cluster as clusters
 from chaos.cluster import until
@@ -47,6 +48,13 @@ class Member:
         await asyncio.to_thread(self.consumer.close)
 
 
+def shared(bootstrap: str, group: str) -> bool:
+    """Whether each of two members is to have something."""
+    client = admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    targets = [one.target_assignment for one in client.describe_consumer_groups([group])[group].result(10).members]
+    return len(targets) == 2 and all(target is not None and target.topic_partitions for target in targets)
+
+
 def test_a_member_that_missed_a_change_of_its_partitions_knows_that_it_is_stale(tmp_path: Path) -> None:
     asyncio.run(_play(tmp_path))
 
@@ -60,6 +68,7 @@ async def _play(folder: Path) -> None:
         way = cluster.links[0][0].back
         way.block()
         second = Member(cluster, 1, group, topics.requests)
+        await until(lambda: asyncio.to_thread(shared, cluster.bootstrap, group), "the second has not joined", 30.0)
         await asyncio.sleep(3.0)  # heartbeats are half a second apart, and their answers waited for a second
         way.clear()
         await until(lambda: first.consumer.stale, "nothing was noticed", 6 * standing.LOOK_SECONDS)

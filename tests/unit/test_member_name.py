@@ -28,9 +28,6 @@ class Client:
     def consumer_group_metadata(self) -> str:
         return f"metadata of {self.name}"
 
-    def assignment(self) -> list[ck.TopicPartition]:
-        return [ck.TopicPartition(*OURS)]
-
     def committed(self, positions: list[ck.TopicPartition], _timeout: float) -> list[ck.TopicPartition]:
         return positions
 
@@ -127,6 +124,12 @@ def test_the_name_may_be_gone_before_the_last_partition_is_given_back(stage: Sta
 
 
 def test_what_others_have_is_not_given_back_at_the_end(stage: Stage) -> None:
+    """Nor is it told to be lost a second time, when the client notices."""
+
+    def close() -> None:
+        stage.consumer._on_lost(stage.consumer._client, [ck.TopicPartition(*OURS)])
+
     stage.client.name = "second"
+    stage.client.close = close  # type: ignore[method-assign]  # a method of a stand-in
     stage.consumer.close()
     assert stage.recorder.events == ["assigned", "lost"]

@@ -59,6 +59,7 @@ class ConfluentConsumer:
         self._standing = Standing(self._properties[self.protocol])
         self._identity: str | None = None  # under which we were given what we have; classic protocol
         self._expelled = False
+        self._owned: set[Partition] = set()  # as the listener was told
         self._membership: object = None
         self._client = self._make()
 
@@ -88,7 +89,7 @@ class ConfluentConsumer:
             self._kept = self._records(self._consume(limit, timeout))
         self._guard.check()  # before records are given out: they wait here when a callback has raised beside them
         if self._standing.doubtful:
-            self._standing.look(self._client.memberid() or "", self._assigned)
+            self._standing.look(self._client.memberid() or "", self._owned)
         if self._is_another():
             self._expel()
         records, self._kept = self._kept[:limit], self._kept[limit:]
@@ -109,13 +110,10 @@ class ConfluentConsumer:
     def _expel(self) -> None:
         """Tell what the client does not: all is lost. It would keep what it believes to have, so begin anew."""
         self._identity, self._expelled = None, True
-        ours = sorted(self._assigned())
+        ours, self._owned = sorted(self._owned), set()
         log.warning("membership.stale", ours=[str(partition) for partition in ours], has=[], shall=[])
         if self._listener is not None and ours:
             self._listener.lost(ours)
-
-    def _assigned(self) -> frozenset[Partition]:
-        return frozenset(Partition(p.topic, p.partition) for p in self._client.assignment())
 
     def _consume(self, limit: int, timeout: float) -> list[ck.Message]:
         if timeout <= 0:
@@ -256,6 +254,7 @@ class ConfluentConsumer:
         if self.protocol == "classic" and self._identity is None and not self._expelled:
             self._identity = client.memberid()
         committed = _committed(client, positions)
+        self._owned |= committed.keys()
         begin = {} if self._listener is None else self._listener.assigned(committed)
         for position in positions:
             partition = Partition(position.topic, position.partition)
@@ -273,8 +272,10 @@ class ConfluentConsumer:
         self._tell("lost", positions)
 
     def _tell(self, what: str, positions: list[ck.TopicPartition]) -> None:
-        if self._listener is not None and positions:
-            partitions = [Partition(position.topic, position.partition) for position in positions]
+        partitions = [Partition(position.topic, position.partition) for position in positions]
+        partitions = [partition for partition in partitions if partition in self._owned]
+        self._owned -= set(partitions)
+        if self._listener is not None and partitions:
             self._guard.call(getattr(self._listener, what), partitions)
 
     def _on_commit(self, error: ck.KafkaError | None, positions: list[ck.TopicPartition]) -> None:

@@ -21,6 +21,7 @@ from worker.kafka.names import CONSUMER_ONLY
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
 
 LOOK_SECONDS = 5.0  # from a doubt to the first look, and between two
 LOOKS = 2  # that must differ: one may fall between a heartbeat and what follows from it
@@ -55,21 +56,21 @@ class Standing:
         if not self.doubtful:
             self.doubtful, self._due, self._differed = True, time.monotonic() + LOOK_SECONDS, 0
 
-    def look(self, member: str, ours: Callable[[], frozenset[Partition]]) -> None:
-        """Go on with the looking, if there is a doubt. Does not wait."""
+    def look(self, member: str, ours: AbstractSet[Partition]) -> None:
+        """Go on with the looking, if there is a doubt. Does not wait. ``ours`` is what the member has."""
         if not self.doubtful or (self._asking is not None and self._asking.is_alive()):
             return
         if self._asking is not None:
             self._asking = None
             self._due = time.monotonic() + LOOK_SECONDS
             if self._view is not None:
-                self._judge(self._view, ours())
+                self._judge(self._view, ours)
         elif time.monotonic() >= self._due:
             self._view = None
             self._asking = threading.Thread(target=self._ask, args=(member,), name="standing", daemon=True)
             self._asking.start()
 
-    def _judge(self, view: View, ours: frozenset[Partition]) -> None:
+    def _judge(self, view: View, ours: AbstractSet[Partition]) -> None:
         if view.has == ours and ours <= view.shall:
             self.doubtful = False
             return
@@ -88,6 +89,8 @@ class Standing:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 self.doubtful = False  # nobody will ever tell us
             log.warning("client.error", code=error.args[0].name(), reason=error.args[0].str())
+            return
+        except TimeoutError:
             return
         found = [one for one in described.members if one.member_id == member]
         if found:
@@ -115,5 +118,5 @@ def _partitions(assignment: Any) -> frozenset[Partition]:
     return frozenset(Partition(place.topic, place.partition) for place in places)
 
 
-def _names(partitions: frozenset[Partition]) -> list[str]:
+def _names(partitions: AbstractSet[Partition]) -> list[str]:
     return [str(partition) for partition in sorted(partitions)]

@@ -52,7 +52,7 @@ def wait_for(count: Callable[[], int], enough: int, running: Program) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800 if LONG else 280)
+@pytest.mark.timeout(1800 if LONG else 600)
 def test_no_kill_loses_or_doubles_a_request(broker: Broker, tmp_path: Path) -> None:
     site = JobSite(broker, tmp_path)
     table = ["--input", site.table(ROWS), "--id", "id", "--payload", "payload", "--parts", "6"]

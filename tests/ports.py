@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
+import threading
 
 # Below those that the kernel gives to outgoing connections: nobody takes one between this look and its use.
 PORTS = range(20_000, 32_000)
 
+_lock = threading.Lock()
+_given: set[int] = set()
+
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now."""
-    for port in random.Random().sample(PORTS, len(PORTS)):  # other processes look too: no common seed
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    message = f"no free port in {PORTS}"
+    """A port of the loopback interface that nobody uses now, and that no other caller was given. Any thread.
+
+    Between this look and its use another test would find it free as well. Test processes that run beside each other
+    have ports of their own to choose from.
+    """
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ours = PORTS[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]
+    with _lock:
+        for port in random.Random().sample(ours, len(ours)):  # other processes look too: no common seed
+            if port in _given:
+                continue
+            with socket.socket() as probe, contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                _given.add(port)
+                return port
+    message = f"no free port in {ours}"
     raise RuntimeError(message)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.files import Files
 from pipeline.schemas import BRONZE
+from pipeline.table_io import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +107,7 @@ class Bronze:
     def stored(self) -> DataFrame:
         """Every row there is, also of a record that two checkpoints have collected. Columns as ``BRONZE``."""
         if not self.exists():
-            return self._spark.createDataFrame([], BRONZE)
+            return table_of(self._spark, [], BRONZE)
         if self._format == "delta":
             table = self._spark.read.format("delta").load(self.path)
         else:

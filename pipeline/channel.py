@@ -40,7 +40,8 @@ class KafkaChannel:
         self._cumulative = cumulative
         self._producer = fence(properties, ledger, part)
         # Only now: nobody else can commit for this part any more.
-        self.sent = ledger.read().get(part, Ranges())
+        self.sent = ledger.read_part(part)
+        self._place = ledger.partition(self._producer, part)
 
     def send(self, rows: list[Row]) -> None:
         """See ``Channel``."""
@@ -75,7 +76,7 @@ class KafkaChannel:
                         break
                     except BufferError:
                         self._producer.poll(0.1)
-            produce(self._ledger.topic, value, key, partition=0)
+            produce(self._ledger.topic, value, key, partition=self._place)
             _patiently(self._producer.commit_transaction)
         except ck.KafkaException as error:
             _raise_fatal(error, self._part)

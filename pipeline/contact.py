@@ -1,13 +1,15 @@
-"""A new client's first contact with the brokers."""
+"""A new client's first contact with the brokers, and a new topic's."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, TypeVar
 
 import confluent_kafka as ck
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     class Client(Protocol):
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 5.0
+_PASSING = {ck.KafkaError.NOT_LEADER_FOR_PARTITION, ck.KafkaError.LEADER_NOT_AVAILABLE}
+R = TypeVar("R")
 
 
 def meet(client: Client, topic: str) -> None:
@@ -27,3 +31,15 @@ def meet(client: Client, topic: str) -> None:
     """
     with contextlib.suppress(ck.KafkaException):
         client.list_topics(topic, timeout=_SECONDS)
+
+
+def patiently(ask: Callable[[], R], seconds: float) -> R:
+    """What ``ask`` returns; asked again for so long while a leader moves, or a new topic is not known everywhere."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except ck.KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > end:
+                raise
+        time.sleep(0.1)

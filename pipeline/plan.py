@@ -14,7 +14,7 @@ from pipeline.progress import report
 from pipeline.schemas import MANIFEST
 from pipeline.session import build_session
 from pipeline.sources import as_work, read_source
-from pipeline.table_io import publish_table, scratch, table_exists
+from pipeline.table_io import publish_table, scratch, table_exists, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +152,7 @@ def shard_starts(staged: DataFrame) -> dict[int, int]:
 
 def numbered(staged: DataFrame, starts: dict[int, int], rows: int, parts: int) -> DataFrame:
     """The manifest: dense sequences in the order of the shards, cut into parts of about the same size."""
-    first = staged.sparkSession.createDataFrame(list(starts.items()), "shard int, first long")
+    first = table_of(staged.sparkSession, starts.items(), "shard int, first long")
     sequence = (F.col("first") + F.col("place")).cast("int")
     return (
         staged.join(F.broadcast(first), on="shard", how="inner")

@@ -19,6 +19,7 @@ from pipeline.progress import meter, report
 from pipeline.schemas import DEAD_LETTER
 from pipeline.sending import Sending, create_ledger, followed, ledger_of, producer_properties, send_table, settle
 from pipeline.session import build_session
+from pipeline.table_io import table_of
 from pipeline.topics import Topics
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def judged(
         .when(~F.coalesce(F.col("origin_topic").isin(*topics), no), "stray")
     )
     spans = [(part, first, last) for part, ranges in sent.items() for first, last in ranges.spans()]
-    known = spark.createDataFrame(spans, "partition int, first long, last long")
+    known = table_of(spark, spans, "partition int, first long, last long")
     inside = F.col("letter.offset").between(F.col("known.first"), F.col("known.last"))
     same = F.col("letter.partition") == F.col("known.partition")
     return (

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.channel import KafkaChannel, fence
-from pipeline.ledger import Follower, Ledger
+from pipeline.ledger import PARTITIONS, Follower, Ledger
 from pipeline.progress import watched
 from pipeline.transact import Pace, Sent, send_rows
 from worker.kafka.cluster import Cluster
@@ -63,7 +63,7 @@ def ledger_of(kafka: KafkaSettings, name: str) -> Ledger:
 def create_ledger(kafka: KafkaSettings) -> None:
     """Create the ledger's topic, if it is not there. BrokerError if that cannot be done."""
     cluster = Cluster(kafka.client_properties(), kafka.connect_timeout)
-    cluster.create(kafka.ledger_topic, 1, {"cleanup.policy": "compact"})
+    cluster.create(kafka.ledger_topic, PARTITIONS, {"cleanup.policy": "compact"})
 
 
 def settle(sending: Sending, parts: Iterable[int]) -> dict[int, Ranges]:

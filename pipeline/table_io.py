@@ -10,18 +10,34 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
 from pipeline.errors import JobError
 from pipeline.files import Files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from pipeline.settings import TableFormat
 
 _MARKS = {"parquet": "_SUCCESS", "delta": "_delta_log"}
+
+
+def table_of(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType | str) -> DataFrame:
+    """A small table of rows that the driver has. A schema as text is DDL.
+
+    Handed over as Arrow: of Python's own rows Spark makes a table by Python workers, which have to be started first.
+    """
+    known: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+    fields = to_arrow_schema(known)
+    columns = list(zip(*rows, strict=True)) or [()] * len(fields)
+    arrays: list[Any] = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    table: DataFrame = spark.createDataFrame(pa.Table.from_arrays(arrays, schema=fields), known)
+    return table
 
 
 # ---------------------------------------------------------------- reading

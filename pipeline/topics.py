@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import confluent_kafka as ck
 from confluent_kafka import admin
 
-from pipeline.contact import meet
+from pipeline.contact import meet, patiently
 from pipeline.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pipeline.settings import KafkaSettings
 
 _spec: Any = getattr(admin, "OffsetSpec")  # noqa: B009 - it is not in the client's types, as below
 _COMMITTED, _ALL = ck.IsolationLevel.READ_COMMITTED, ck.IsolationLevel.READ_UNCOMMITTED
 _UNKNOWN = {ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - public in spite of its name
-
-_PASSING = {ck.KafkaError.NOT_LEADER_FOR_PARTITION, ck.KafkaError.LEADER_NOT_AVAILABLE}
-
-R = TypeVar("R")
 
 
 class Span(NamedTuple):
@@ -81,7 +76,7 @@ class Topics:
             return asked[name].result(self._timeout + 1)
 
         try:
-            return self._patiently(ask)
+            return patiently(ask, self._timeout)
         except ck.KafkaException as error:
             if error.args[0].code() in _UNKNOWN:
                 return None
@@ -95,20 +90,9 @@ class Topics:
             return {place.partition: future.result(self._timeout + 1).offset for place, future in asked.items()}
 
         try:
-            return self._patiently(ask)
+            return patiently(ask, self._timeout)
         except ck.KafkaException as error:
             raise self._failure("asking for offsets", error) from error
-
-    def _patiently(self, ask: Callable[[], R]) -> R:
-        """What ``ask`` returns; asked again while a leader moves, or a new topic is not known everywhere."""
-        end = time.monotonic() + self._timeout
-        while True:
-            try:
-                return ask()
-            except ck.KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > end:
-                    raise
-            time.sleep(0.1)
 
     def _failure(self, question: str, error: ck.KafkaException) -> BrokerError:
         cause = error.args[0]

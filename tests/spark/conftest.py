@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.session import _quiet, build_session
 from tests import hypothesis_profiles
-from tests.spark.support.programs import BRIEF
+from tests.spark.support.programs import DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.local.dir": str(folder / "local"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        JAVA: f"{_quiet().get(JAVA, '')} {BRIEF}",
+        JAVA: f"{_quiet().get(JAVA, '')} {DRIVER}",
     }
     session = build_session("tests", master="local[4,4]", options=options)
     yield session

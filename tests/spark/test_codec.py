@@ -16,6 +16,7 @@ from pyspark.testing import assertSchemaEqual
 from pipeline import codec, parsing
 from pipeline.keys import LARGEST, key_of, split_key
 from pipeline.schemas import BRONZE, OUTGOING, RECORD
+from pipeline.table_io import table_of
 from tests.spark.support.messages import NewerFields, OldRequest, OldResponse
 from worker.codec import Outcome, Request, Response
 
@@ -329,7 +330,7 @@ def test_spark_agrees_on_the_columns(spark: SparkSession) -> None:
     value = bytes(value) + b"\x4a\x02\x08\x01"  # started_at: one second after the epoch
     headers = [("k", b"v"), ("n", None), ("n", b""), ('"\u00e9\n', bytes(range(256)))]
     rows = [(b"j/0000000001", value, "acks", 0, 1, NOON, headers), (None, None, "letters", 0, 2, NOON, None)]
-    found = codec.decode_records(spark.createDataFrame(rows, RECORD), "letters")
+    found = codec.decode_records(table_of(spark, rows, RECORD), "letters")
     assertSchemaEqual(found.schema, BRONZE)
     answer, dead = found.orderBy("offset").collect()
     assert (answer.attempt, answer.outcome) == (2**32 - 1, "OK")

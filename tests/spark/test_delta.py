@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.support.programs import BRIEF
+from tests.spark.support.programs import DRIVER
 from tests.spark.support.site import JobSite
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def test_the_whole_way_with_delta_tables(broker: Broker, tmp_path: Path) -> None
     site = JobSite(broker, tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.support.delta_way", site.lake, str(ROWS), site.table(ROWS)],
-        env={**os.environ, **site.environment, "SPARK_SUBMIT_OPTS": BRIEF},
+        env={**os.environ, **site.environment, "SPARK_SUBMIT_OPTS": DRIVER},
         cwd=ROOT,
         capture_output=True,
         text=True,

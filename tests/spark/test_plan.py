@@ -18,6 +18,7 @@ from pipeline.plan import Manifest, digest_of, plan
 from pipeline.schemas import MANIFEST
 from pipeline.settings import Common, Source
 from pipeline.submit import unfinished
+from pipeline.table_io import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +130,7 @@ def test_without_write_nothing_is_made(tmp_path: Path, make: Any, lake: str) -> 
 
 def test_the_digest_is_of_the_rows_not_of_their_order(spark: SparkSession) -> None:
     rows = [(n, str(n), f"p{n}", "", 0, None) for n in range(50)]
-    one, other = (spark.createDataFrame(some, MANIFEST) for some in (rows, rows[::-1]))
+    one, other = (table_of(spark, some, MANIFEST) for some in (rows, rows[::-1]))
     assert digest_of(one) == digest_of(other.repartition(3))
     assert digest_of(one) != digest_of(one.withColumn("payload", F.concat("payload", F.lit("x"))))
     assert digest_of(one) != digest_of(one.withColumn("deadline", F.lit("2026-01-01")))

@@ -19,12 +19,14 @@ from pipeline.ledger import Ledger
 from pipeline.ranges import Ranges
 from pipeline.schemas import MANIFEST, OUTGOING, RECORD
 from pipeline.sending import create_ledger, producer_properties, task_each
+from pipeline.table_io import table_of
 from pipeline.topics import Topics
 from tests.fakes.murmur2 import partition_of
 from tests.kafka_broker import recreate_topic
 from tests.spark.support.requests import open_transaction, produce
 from tests.spark.support.site import JobSite
 from worker.codec import Request
+from worker.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +102,7 @@ def test_what_died_is_finished(spark: SparkSession, site: JobSite, capsys: pytes
     left._producer.begin_transaction()
     for sequence in range(500, 550):
         left._producer.produce(site.requests, b"\x08\x01", f"j/{sequence:010d}".encode())
-    left._producer.produce(left._ledger.topic, b"500-549", left._ledger.key(2), partition=0)
+    left._producer.produce(left._ledger.topic, b"500-549", left._ledger.key(2), partition=left._place)
     left._producer.flush()
     began = time.monotonic()
     submit.run(site.submit())
@@ -124,10 +126,34 @@ def channel_beside(site: JobSite, blocking: Any) -> Ranges:
     ledger = ledger_of(site)
     writer = KafkaChannel.__new__(KafkaChannel)  # without reading the ledger, which would wait for the other
     writer._ledger, writer._part, writer._cumulative, writer.sent = ledger, 0, True, Ranges()
+    writer._place = 0
     writer._producer = fence(producer_properties(site.kafka), ledger, 0)
     writer.send([row(site, 0, sequence) for sequence in range(10)])
     threading.Timer(2.0, blocking.abort_transaction).start()
     return channel(site, 0).sent
+
+
+def test_nobody_waits_for_the_open_transaction_of_another_part(site: JobSite) -> None:
+    """Spark may start a fresh task before it tries the ones again that died and left their transactions open."""
+    create_ledger(site.kafka)
+    blocking = open_transaction(site.bootstrap, site.kafka.ledger_topic, f"blocking-{site.requests}")
+    began = time.monotonic()
+    beside = channel(site, 1)
+    beside.send([row(site, 1, 7)])
+    assert ledger_of(site).peek() == {1: Ranges([7])}
+    assert time.monotonic() - began < 30
+    blocking.abort_transaction()
+
+
+def test_a_ledger_of_one_partition_is_gone_on_with(spark: SparkSession, site: JobSite) -> None:
+    """As it was made before."""
+    site.plan(spark, 400, parts=3)
+    Cluster(site.kafka.client_properties()).create(site.kafka.ledger_topic, 1, {"cleanup.policy": "compact"})
+    half = channel(site, 2)
+    half.send([row(site, 2, sequence) for sequence in range(300, 350)])
+    half.close()
+    submit.run(site.submit())
+    assert site.sequences() == list(range(400))
 
 
 def test_a_task_that_fails_is_tried_again_without_doubles(
@@ -246,14 +272,14 @@ def test_at_least_once_sends_what_is_missing(
 
 def test_sent_sequences_are_those_of_the_job(spark: SparkSession) -> None:
     keys = [b"j/0000000001", b"j/0000000001", b"j/0000000002", b"k/0000000003", b"j/4", b"\xff", None, b"j/9999999999"]
-    records = spark.createDataFrame([(key, None, "t", 0, n, None, None) for n, key in enumerate(keys)], RECORD)
+    records = table_of(spark, [(key, None, "t", 0, n, None, None) for n, key in enumerate(keys)], RECORD)
     found = submit.sent_sequences(records, "j").where(F.col("sequence").isNotNull())
     assert sorted(one.sequence for one in found.collect()) == [1, 2]
 
 
 def test_remaining_is_what_was_not_sent(spark: SparkSession) -> None:
-    manifest = spark.createDataFrame([(n, str(n), "p", "", 0, None) for n in range(5)], MANIFEST)
-    sent = spark.createDataFrame([(1,), (3,), (9,)], "sequence int")
+    manifest = table_of(spark, [(n, str(n), "p", "", 0, None) for n in range(5)], MANIFEST)
+    sent = table_of(spark, [(1,), (3,), (9,)], "sequence int")
     assert sorted(one.sequence for one in submit.remaining(manifest, sent).collect()) == [0, 2, 4]
 
 

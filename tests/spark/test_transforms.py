@@ -10,6 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.schemas import RECORD
+from pipeline.table_io import table_of
 from pipeline.transforms import claims, order, reconcile, repeats, workload
 from tests.spark.support import tables
 from tests.spark.support.tables import answer, at, bronze, failed, garbage, letter, manifest
@@ -103,7 +104,7 @@ def test_missing_and_doubled_and_stray_are_named(spark: SparkSession) -> None:
     """As many answers as requests, and yet not one for each; at both ends of a word, and beyond the last."""
     answered = [0, 2, 2, *range(3, 63), 64, 65, 127, 127, 130]
     asked = requests(spark, 128).where("number not in (127)").unionAll(requests(spark, 128).where("number = 127"))
-    claimed = spark.createDataFrame([("", number) for number in answered], "space string, number long")
+    claimed = table_of(spark, [("", number) for number in answered], "space string, number long")
     totals, missing, stray, again = look_into(asked, claimed)
     assert missing == {("", number) for number in {1, 63, *range(66, 127)}}
     assert stray == {("", 130)}
@@ -127,18 +128,18 @@ def test_only_words_that_differ_are_looked_into(spark: SparkSession) -> None:
 
 
 def test_the_greatest_sequence_has_its_bit(spark: SparkSession) -> None:
-    asked = spark.createDataFrame([("", 2**31 - 1), ("", 2**40)], "space string, number long")
+    asked = table_of(spark, [("", 2**31 - 1), ("", 2**40)], "space string, number long")
     totals, missing, *_ = look_into(asked, asked.where("number < 0"))
     assert (totals["planned"], missing) == (2, {("", 2**31 - 1), ("", 2**40)})
 
 
 def test_the_same_number_in_two_spaces_is_two_requests(spark: SparkSession) -> None:
-    asked = spark.createDataFrame([("a", 1), ("b", 1)], "space string, number long")
+    asked = table_of(spark, [("a", 1), ("b", 1)], "space string, number long")
     assert look_into(asked, asked.where("space = 'a'"))[1] == {("b", 1)}
 
 
 def test_a_repeated_request_shows(spark: SparkSession) -> None:
-    asked = spark.createDataFrame([("a", 1), ("a", 1)], "space string, number long")
+    asked = table_of(spark, [("a", 1), ("a", 1)], "space string, number long")
     assert look_into(asked, asked)[0]["repeated"] == 1
 
 
@@ -190,7 +191,7 @@ def test_only_a_replay_supersedes_where_the_request_can_be_seen(spark: SparkSess
     """A request that was submitted twice is not taken for a replayed one."""
     table = bronze(spark, [failed(1, offset=5), answer(1, offset=7, origin_offset=80)])
     record = (None, None, tables.REQUESTS, 0, 80, at(0), headers)
-    sent = spark.createDataFrame([record], RECORD)
+    sent = table_of(spark, [record], RECORD)
     assert {row.offset: row.place for row in ranked(table, sent).collect()}[7] == place
 
 
@@ -250,7 +251,7 @@ def test_the_stretches_find_what_sorting_everything_finds(spark: SparkSession, s
     ]
     source.shuffle(rows)
     columns = "origin_topic string, origin_partition int, partition int, origin_offset long, offset long"
-    claimed = spark.createDataFrame(rows, f"{columns}, outcome string, timestamp timestamp").persist()
+    claimed = table_of(spark, rows, f"{columns}, outcome string, timestamp timestamp").persist()
     before = Window.partitionBy(*LATE[:3]).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     every = claimed.withColumn("behind_offset", F.max("origin_offset").over(before))
     sorted_out = found(every.where("origin_offset < behind_offset"), *LATE)
@@ -296,8 +297,8 @@ def test_negative_durations_count_as_the_least(spark: SparkSession) -> None:
 
 def test_waits_are_known_where_the_request_is(spark: SparkSession) -> None:
     table = by_sequence(bronze(spark, [answer(1), answer(2)]), 100)
-    sent = spark.createDataFrame(
-        [(tables.REQUESTS, 0, 1, at(0))], "topic string, partition int, offset long, timestamp timestamp"
+    sent = table_of(
+        spark, [(tables.REQUESTS, 0, 1, at(0))], "topic string, partition int, offset long, timestamp timestamp"
     )
     columns = [workload.WAIT, workload.LATENCY, workload.DELIVERY]
     assert found(workload.with_waits(table, sent), *columns) == {(1.0, 3.0, 1.0), (None, None, 1.0)}

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from tests.spark.support import archive
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,6 +23,9 @@ BRIEF = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     " -Dspark.ui.enabled=false"
 )
+
+# Of a driver: its class path is the one the archive is made for.
+DRIVER = BRIEF + archive.option()
 
 
 class Victim(Enum):
@@ -38,7 +43,7 @@ class Program:
     def __init__(self, command: Iterable[str], environment: Mapping[str, str], folder: Path) -> None:
         self._log = folder / "program.log"
         with self._log.open("ab") as log:
-            variables = {"SPARK_SUBMIT_OPTS": BRIEF, "SPARK_DAEMON_JAVA_OPTS": BRIEF, **environment}
+            variables = {"SPARK_SUBMIT_OPTS": DRIVER, "SPARK_DAEMON_JAVA_OPTS": BRIEF, **environment}
             self._process = psutil.Popen(list(command), env=variables, cwd=folder, stdout=log, stderr=log)
 
     @property

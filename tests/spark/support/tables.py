@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from pipeline.schemas import ANSWER, BRONZE, DEAD_LETTER, MANIFEST
+from pipeline.table_io import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,10 +76,10 @@ def garbage(*, offset: int, **columns: Any) -> Row:
 
 def bronze(spark: SparkSession, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     """A bronze table of these rows."""
-    return spark.createDataFrame([tuple(row.get(name) for name in BRONZE.names) for row in rows], BRONZE)
+    return table_of(spark, [tuple(row.get(name) for name in BRONZE.names) for row in rows], BRONZE)
 
 
 def manifest(spark: SparkSession, rows: int) -> DataFrame:
     """A manifest of so many requests."""
     lines = [(number, f"id-{number}", f"payload {number}", "0" * 64, 0, None) for number in range(rows)]
-    return spark.createDataFrame(lines, MANIFEST)
+    return table_of(spark, lines, MANIFEST)

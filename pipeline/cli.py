@@ -143,7 +143,7 @@ def _kafka() -> KafkaSettings:
 
 def _source(given: dict[str, Any]) -> Source | None:
     """What describes the table of work, taken out of the options; None if there is no input."""
-    from pipeline.settings import Source  # noqa: PLC0415
+    from pipeline.settings import Source, format_of  # noqa: PLC0415
 
     names = {"input": "uri", "input_format": "format", "id": "id", "payload": "payload"}
     values = {name: given.pop(option) for option, name in names.items()}
@@ -153,6 +153,7 @@ def _source(given: dict[str, Any]) -> Source | None:
         return None
     if values["id"] is None or values["payload"] is None:
         raise click.UsageError("--input needs --id and --payload")
+    values["format"] = values["format"] or format_of(values["uri"])
     return Source(options=pairs, **values)
 
 

@@ -132,8 +132,7 @@ def source(*, required: bool) -> Callable[[Any], Any]:
         click.option(
             "--input-format",
             type=click.Choice(["parquet", "csv", "json", "jdbc", "delta"]),
-            default="parquet",
-            show_default=True,
+            help="Left out: as the name's ending says, else parquet.",
         ),
         click.option(
             "--input-option",

@@ -7,6 +7,7 @@ from the worker's own ``KAFKA_*`` variables, secrets included, which no option t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -86,6 +87,17 @@ class Common:
     def checkpoint(self) -> str:
         """Where the stream of ``collect`` stands."""
         return self._table("checkpoints")
+
+
+_ENDINGS: dict[str, InputFormat] = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+
+
+def format_of(uri: str) -> InputFormat:
+    """The format that a name's ending, before that of a compression, or its scheme stands for; else ``parquet``."""
+    if uri.startswith("jdbc:"):
+        return "jdbc"
+    name = uri.rstrip("/").lower().removesuffix(".gz").removesuffix(".bz2")
+    return _ENDINGS.get(PurePosixPath(name).suffix, "parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from pyspark.sql import types as T  # noqa: N812 - its customary name
 from pipeline.errors import JobError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
     from pipeline.settings import Source
 
@@ -32,9 +32,18 @@ def read_source(spark: SparkSession, source: Source) -> DataFrame:
     if source.format == "json":
         # As text, so that an object or a list stands there as it was written.
         reader = reader.schema(T.StructType([T.StructField(name, T.StringType()) for name in dict.fromkeys(names)]))
-    table = reader.option("url", source.uri).load() if source.format == "jdbc" else reader.load(source.uri)
+    table = reader.option("url", source.uri).load() if source.format == "jdbc" else _load(reader, source)
     _check_columns(table, names)
     return table
+
+
+def _load(reader: DataFrameReader, source: Source) -> DataFrame:
+    try:
+        return reader.load(source.uri)
+    except Exception as error:  # of the bridge to Java: Spark has no kind of its own for this
+        if source.format == "parquet" and "is not a Parquet file" in str(error):
+            raise JobError(f"{source.uri} is not a Parquet file: name its format by --input-format") from None
+        raise
 
 
 def _check_columns(table: DataFrame, names: list[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import cli, environment
 from pipeline.errors import JobError, SettingsError, told
+from pipeline.settings import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,9 +93,34 @@ def test_what_is_wrong_with_the_table_is_one_line(spark: SparkSession, run: Any,
     code, lines = run(*base, "--input", "nothing.parquet")
     assert (code, len(lines)) == (1, 1)
     assert "Path does not exist" in lines[0]
-    code, lines = run(*base, "--input", "bad.jsonl", "--input-format", "json")
+    code, lines = run(*base, "--input", "bad.jsonl")
     assert (code, len(lines)) == (1, 1)
     assert "bad.jsonl: Unexpected end-of-input" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind"),
+    [
+        ("work.csv", "csv"),
+        ("s3a://bucket/Work.CSV.gz", "csv"),
+        ("/data/work.jsonl", "json"),
+        ("work.ndjson.bz2", "json"),
+        ("/data/work.json/", "json"),
+        ("jdbc:sqlite:work.csv", "jdbc"),
+        ("/data/work", "parquet"),
+        ("/data/work.parquet", "parquet"),
+        ("/data.csv/work", "parquet"),
+    ],
+)
+def test_the_ending_names_the_format(uri: str, kind: str) -> None:
+    assert format_of(uri) == kind
+
+
+def test_a_table_of_another_format_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+    (tmp_path / "work").write_text("id,payload\n1,a\n")
+    code, lines = run("plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id", "--input", "work")
+    assert (code, len(lines)) == (1, 1)
+    assert lines[0].endswith("work is not a Parquet file: name its format by --input-format")
 
 
 def test_a_broker_out_of_reach_is_one_line(spark: SparkSession, run: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
@@ -86,11 +87,13 @@ def examine(
     answers = claims.answers(every)
     good = answers.where(F.col("reason").isNull()).select(*lists.ANSWER, "isprocessed", *lists.NUMBER, *lists.MEASURED)
     findings.sampled_every = sampled_every(requests.rows)
-    found = Reconciled(requests, good, sent, wanted(findings))
     with contextlib.ExitStack() as over:
-        over.callback(found.close)
         over.callback(profiled.unpersist)
-        _count(findings, found, profiled)
+        # The profile is another look at the table: each keeps the cores busy where the other plans or ends.
+        outcomes = over.enter_context(ThreadPoolExecutor(1)).submit(workload.by_outcome(profiled).collect)
+        found = Reconciled(requests, good, sent, wanted(findings))
+        over.callback(found.close)
+        _count(findings, found, outcomes.result())
         standing = found.standing
         looked_at = _kept(over, order.stretches(standing, findings.step))
         measured = found.chosen
@@ -130,12 +133,11 @@ def _note_backlog(findings: Findings, backlog: Backlog, bronze: Bronze) -> None:
     findings.lists["uncollected"] = [{"partition": p, "records": n} for p, n in sorted(backlog.uncollected.items())]
 
 
-def _count(findings: Findings, found: Reconciled, profiled: DataFrame) -> None:
+def _count(findings: Findings, found: Reconciled, rows: list[Row]) -> None:
     counts = findings.counts
     counts.planned, counts.answered, counts.missing = found.planned, found.answered, found.missing
     counts.duplicate, counts.duplicate_answers, counts.replayed = found.duplicate, found.surplus, found.replayed
     counts.of_deleted_requests = found.of_deleted
-    rows = workload.by_outcome(profiled).collect()
     kinds = Counter[int]()
     for row in rows:
         kinds[row.kind] += row.records

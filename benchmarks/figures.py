@@ -87,9 +87,15 @@ def ratios(values: Sequence[float], reference: Sequence[float]) -> tuple[float, 
 
 
 def steady(samples: Sequence[Sample], total: int) -> Steady:
-    """Between the moments at which a tenth and nine tenths of ``total`` answers were there."""
+    """Between the moments at which a tenth and nine tenths of ``total`` answers were there.
+
+    Where there was no look between the two, all came at once, after work that nobody saw: then the whole run counts.
+    """
     begin, end = _moment(samples, EDGE * total), _moment(samples, (1 - EDGE) * total)
     answers = (1 - 2 * EDGE) * total
+    if not any(begin.at <= sample.at <= end.at for sample in samples):
+        begin, end = samples[0], next(sample for sample in samples if sample.at > end.at)
+        answers = end.answers
     return Steady(
         per_second=answers / (end.at - begin.at),
         cpu_per_answer=(end.cpu - begin.cpu) / answers,

@@ -26,9 +26,13 @@ _PARTITIONS = "one queue for all its processes, where each of the worker's has i
 _GROUP = "no group, or one consumer alone in it; the worker's processes join one by one, and wait for heartbeats"
 _AHEAD = "each of the worker's processes has Kafka clients of its own, with what they fetch ahead and send"
 _SERVER = "the broker shares the cores, and takes more of them than the peer's server: see the server's CPU per task"
+_MOVED = "7 to 10 MB above the bare loop's, whatever the requests' size: what is fetched of partitions that then move"
+_FETCHES = "its client holds 4 MB ahead, eight such requests, so that memory stays small, and then waits for the next"
+_ALONE = "the bare loop, in turns with the worker, takes about as long; the peers were measured alone"
 # Why a peer may be ahead: by workload, or by unit.
 WHY = dict.fromkeys(("pareto", "bimodal", "keyed", "one-partition"), _PARTITIONS)
-WHY |= {"start-up": _GROUP, "MB PSS, all processes": _AHEAD, SHARE: _SERVER}
+WHY |= {"start-up": _GROUP, "MB PSS, all processes": _AHEAD, SHARE: _SERVER, RECEIVED: _MOVED}
+WHY |= {"payload-500KB": _FETCHES, "latency": _ALONE}
 _DECIMALS = ((100, 0), (10, 1), (1, 2), (0, 3))  # from which size on, how many
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _SECONDS = 5.0
+UNKNOWN = {ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - public in spite of its name
 _PASSING = {ck.KafkaError.NOT_LEADER_FOR_PARTITION, ck.KafkaError.LEADER_NOT_AVAILABLE}
 R = TypeVar("R")
 
@@ -33,13 +34,16 @@ def meet(client: Client, topic: str) -> None:
         client.list_topics(topic, timeout=_SECONDS)
 
 
-def patiently(ask: Callable[[], R], seconds: float) -> R:
-    """What ``ask`` returns; asked again for so long while a leader moves, or a new topic is not known everywhere."""
+def patiently(ask: Callable[[], R], seconds: float, *, exists: bool = False) -> R:
+    """What ``ask`` returns; asked again for so long while a leader moves, and if the topic is said not to be there
+    although it ``exists``: a new one is not known to all brokers at once.
+    """
+    passing = _PASSING | UNKNOWN if exists else _PASSING
     end = time.monotonic() + seconds
     while True:
         try:
             return ask()
         except ck.KafkaException as error:
-            if error.args[0].code() not in _PASSING or time.monotonic() > end:
+            if error.args[0].code() not in passing or time.monotonic() > end:
                 raise
         time.sleep(0.1)

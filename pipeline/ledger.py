@@ -77,13 +77,16 @@ class Ledger:
         return {part: Ranges.union(sets) for part, sets in found.items()}
 
     def _partitions(self, client: ck.Producer | ck.Consumer) -> list[int]:
-        try:
+        def ask() -> list[int]:
             found = client.list_topics(self.topic, timeout=PATIENCE).topics[self.topic]
+            if found.error is not None:
+                raise ck.KafkaException(found.error)
+            return sorted(found.partitions)
+
+        try:
+            return patiently(ask, PATIENCE, exists=True)
         except ck.KafkaException as error:
             raise BrokerError(f"cannot look up {self.topic}: {error.args[0].str()}") from error
-        if found.error or not found.partitions:
-            raise BrokerError(f"cannot look up {self.topic}: {found.error or 'it has no partitions'}")
-        return sorted(found.partitions)
 
     def _ends(self, isolation: str, part: int | None = None) -> dict[int, int]:
         """Where the partitions end; to a reader of what is committed, the first open transaction is the end."""
@@ -97,7 +100,9 @@ class Ledger:
     def _end(self, consumer: ck.Consumer, place: int) -> int:
         partition = ck.TopicPartition(self.topic, place)
         try:
-            _, high = patiently(lambda: consumer.get_watermark_offsets(partition, PATIENCE, cached=False), PATIENCE)
+            _, high = patiently(
+                lambda: consumer.get_watermark_offsets(partition, PATIENCE, cached=False), PATIENCE, exists=True
+            )
         except ck.KafkaException as error:
             raise BrokerError(f"cannot read {self.topic}: {error.args[0].str()}") from error
         return high

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import confluent_kafka as ck
 from confluent_kafka import admin
 
-from pipeline.contact import meet, patiently
+from pipeline.contact import UNKNOWN, meet, patiently
 from pipeline.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _spec: Any = getattr(admin, "OffsetSpec")  # noqa: B009 - it is not in the client's types, as below
 _COMMITTED, _ALL = ck.IsolationLevel.READ_COMMITTED, ck.IsolationLevel.READ_UNCOMMITTED
-_UNKNOWN = {ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001 - public in spite of its name
 
 
 class Span(NamedTuple):
@@ -78,7 +77,7 @@ class Topics:
         try:
             return patiently(ask, self._timeout)
         except ck.KafkaException as error:
-            if error.args[0].code() in _UNKNOWN:
+            if error.args[0].code() in UNKNOWN:
                 return None
             raise self._failure(f"looking up topic {name}", error) from error
 

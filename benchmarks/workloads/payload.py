@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from benchmarks.bench import Bench
 
-SIZES = {"100 B": (100, 1), "10 KB": (10_000, 10), "500 KB": (500_000, 400)}  # bytes; one of how many requests
+SIZES = {"100 B": (100, 1), "10 KB": (10_000, 2), "500 KB": (500_000, 50)}  # bytes; one of how many requests
 LONG, LONG_TASKS, LONG_BYTES = 1.5, 16, 500_000  # seconds: long enough for a full queue to be paused
 REFETCH = "refetch"
 

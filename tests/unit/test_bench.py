@@ -95,6 +95,14 @@ def test_more_answers_than_asked_for_do_no_harm() -> None:
     assert steady([Sample(0.0, 0), Sample(10.0, 2000)], 1000).per_second == pytest.approx(200)
 
 
+def test_where_all_comes_at_once_the_whole_run_counts() -> None:
+    """Else 1,000 answers that one commit settles would be 1,000 in the 50 ms between two looks."""
+    samples = [Sample(0.0, 0), Sample(3.95, 0), Sample(4.0, 1000, cpu=2.0)]
+    middle = steady(samples, 1000)
+    assert middle.per_second == pytest.approx(250)
+    assert middle.cpu_per_answer == pytest.approx(0.002)
+
+
 def test_a_run_that_stopped_early_has_no_steady_rate() -> None:
     with pytest.raises(ValueError, match="never were 900 answers"):
         steady([Sample(0.0, 0), Sample(1.0, 500)], 1000)

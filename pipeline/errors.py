@@ -11,6 +11,7 @@ from worker.errors import BrokerError, SettingsError, WorkerError
 __all__ = ["BrokerError", "JobError", "SettingsError", "WorkerError", "told"]
 
 _CUT_OFF = (ConnectionRefusedError, ConnectionResetError)  # what py4j raises where nobody is left to talk to
+_ABORTED = "Job aborted due to stage failure"
 _LONGEST = 500  # characters of a message that comes from Spark
 # The last line of a Python trace from one of Spark's tasks: our own class, and what it says.
 _IN_TASK = re.compile(r"^(?:pipeline|worker)\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -54,6 +55,8 @@ def _of_spark(text: str, origin: Any | None) -> str:
     if in_python:
         return str(in_python[-1])[:_LONGEST]
     lines = [_first_line(text), _first_line(_deepest(origin))]
+    if lines[1] and lines[0].startswith(_ABORTED):
+        del lines[0]  # which task of which stage on which host: nothing that its user can do anything with
     return ": ".join(dict.fromkeys(line for line in lines if line))[:_LONGEST]
 
 

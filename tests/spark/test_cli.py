@@ -123,6 +123,14 @@ def test_a_table_of_another_format_is_one_line(spark: SparkSession, run: Any, tm
     assert lines[0].endswith("work is not a Parquet file: name its format by --input-format")
 
 
+def test_a_lake_that_cannot_be_written_is_one_short_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "payload": ["a"]}), tmp_path / "in.parquet")
+    table = ["--input", "in.parquet", "--id", "id", "--payload", "payload"]
+    code, lines = run("plan", "--job", "j", "--lake", "/proc/nowhere", *table)
+    assert (code, len(lines)) == (1, 1)
+    assert lines[0].startswith("pipeline: Mkdirs failed to create file:/proc/nowhere/")
+
+
 def test_a_broker_out_of_reach_is_one_line(spark: SparkSession, run: Any) -> None:
     code, lines = run("submit", "--job", "j", "--lake", "lake", **KAFKA)
     assert code == 4

@@ -94,7 +94,7 @@ class AnswerEncoder:
         self._origin, self._started, self._finished = message.origin, message.started_at, message.finished_at
         # What these say now: most answers have it in common with the one before.
         self._partition: Partition | None = None
-        self._second = self._last_second = 0
+        self._started_in = self._finished_in = 0  # the seconds of the times, as nanoseconds
 
     def ok(self, attempt: Attempt) -> bytes:
         """The answer with the handler's result."""
@@ -117,12 +117,16 @@ class AnswerEncoder:
         origin.offset = record.offset
 
     def _set_times(self, started_ns: int, finished_ns: int) -> None:
-        second, self._started.nanos = divmod(started_ns, _NANOS)
-        if second != self._second:
-            self._started.seconds = self._second = second
-        second, self._finished.nanos = divmod(finished_ns, _NANOS)
-        if second != self._last_second:
-            self._finished.seconds = self._last_second = second
+        nanos = started_ns - self._started_in
+        if not 0 <= nanos < _NANOS:
+            self._started.seconds, nanos = divmod(started_ns, _NANOS)
+            self._started_in = started_ns - nanos
+        self._started.nanos = nanos
+        nanos = finished_ns - self._finished_in
+        if not 0 <= nanos < _NANOS:
+            self._finished.seconds, nanos = divmod(finished_ns, _NANOS)
+            self._finished_in = finished_ns - nanos
+        self._finished.nanos = nanos
 
     def unprocessed(self, attempt: Attempt, failure: Failure, outcome: str) -> bytes:
         """The answer to a request that has no result; ``outcome`` is DEAD_LETTERED, EXPIRED or CANCELLED."""

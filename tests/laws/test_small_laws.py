@@ -14,7 +14,7 @@ from worker.core.deadline import Deadline
 from worker.core.lane import Lane
 from worker.core.lifecycle import Lifecycle, State
 from worker.core.model import Outcome, Partition, Record, Task, Verdict
-from worker.core.retry import Again, Answer, Bury, Close, Forget, Refuse, RetryPolicy, decide
+from worker.core.retry import Again, Bury, Close, Forget, Refuse, RetryPolicy, decide
 from worker.core.sampling import Sampler
 
 times = st.floats(min_value=0, max_value=1e9)
@@ -125,7 +125,6 @@ def test_a_failed_attempt_is_repeated_until_there_were_enough(
 @given(policy=policies, attempt=attempts)
 def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> None:
     """However many attempts there were: what was dropped or not started has used none of them."""
-    assert isinstance(decide(outcome(Verdict.OK), attempt, policy), Answer)
     assert isinstance(decide(outcome(Verdict.REJECTED), attempt, policy), Bury)
     assert isinstance(decide(outcome(Verdict.EXPIRED), attempt, policy), Refuse)
     assert isinstance(decide(outcome(Verdict.DONE), attempt, policy), Close)

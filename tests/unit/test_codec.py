@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,7 +158,7 @@ def test_an_answer_has_nothing_of_the_one_before(results: list[tuple[int, bytes,
     encoder = AnswerEncoder("w")
     for sequence, result, partition, started, took in results:
         outcome = an_outcome(sequence=sequence, result=result, started_ns=started, finished_ns=started + took)
-        outcome.task.record = outcome.task.record._replace(partition=partition)
+        outcome.task.record = replace(outcome.task.record, partition=partition)
         assert encoder.ok(outcome) == AnswerEncoder("w").ok(outcome)
 
 

@@ -1,4 +1,4 @@
-"""What follows one start of a task: an answer, another attempt, or the dead letters."""
+"""What follows a start of a task that brought no result: another attempt, the dead letters, or nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from worker.core.model import Outcome, Verdict
-
-
-class Answer(NamedTuple):
-    """Answer the request with the handler's result."""
 
 
 class Refuse(NamedTuple):
@@ -35,13 +31,12 @@ class Forget(NamedTuple):
     """No answer and no attempt used: another start, here or elsewhere, will do it."""
 
 
-Step = Answer | Refuse | Close | Again | Bury | Forget
+Step = Refuse | Close | Again | Bury | Forget
 
-ANSWER, REFUSE, CLOSE, BURY, FORGET = Answer(), Refuse(), Close(), Bury(), Forget()
+REFUSE, CLOSE, BURY, FORGET = Refuse(), Close(), Bury(), Forget()
 
 
 _FINAL: dict[Verdict, Step] = {
-    Verdict.OK: ANSWER,
     Verdict.REJECTED: BURY,
     Verdict.EXPIRED: REFUSE,
     Verdict.DONE: CLOSE,
@@ -65,7 +60,7 @@ class RetryPolicy:
 
 
 def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | None = None) -> Step:
-    """The next step after the ``attempt``-th start. ``jitter`` is drawn if it is not given."""
+    """The next step after the ``attempt``-th start, which was no success. ``jitter`` is drawn if it is not given."""
     final = _FINAL.get(outcome.verdict)
     if final is not None:
         return final

@@ -73,7 +73,7 @@ class Runner:
         if isinstance(context, Outcome):
             return context
         task.attempt += 1
-        outcome = Outcome(task, _OK, sequence=request.sequence, started_ns=time.time_ns())
+        outcome = Outcome(task, _OK, request.sequence, time.time_ns())
         started = time.perf_counter()
         self._current = (task, context, started)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
@@ -12,7 +12,7 @@ from worker.kafka.clients import Guard, failure_of, with_callbacks
 from worker.kafka.ports import Deliveries, KafkaFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from worker.core.model import Headers
 
@@ -25,10 +25,11 @@ class ConfluentProducer:
         self._client = ck.Producer(with_callbacks(properties, self._guard))
         self._confirmed: list[object] = []
         self._failed: list[tuple[object, KafkaFailure]] = []
+        self._report = self._reporter()
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, token: object) -> None:
         """See ``ports.Producer``."""
-        report = functools.partial(self._report, token)
+        report = MethodType(self._report, token)
         while True:
             try:
                 if headers:
@@ -43,13 +44,18 @@ class ConfluentProducer:
             else:
                 return
 
-    def _report(self, token: object, error: ck.KafkaError | None, _message: ck.Message) -> None:
-        if error is None:
-            self._confirmed.append(token)
-        elif error.fatal():
-            self._guard.keep(ClientFatalError(f"the producer failed: {error.name()}: {error.str()}"))
-        else:
-            self._failed.append((token, failure_of(error)))
+    def _reporter(self) -> Callable[[object, ck.KafkaError | None, ck.Message], None]:
+        """What is told of each delivery, as a method of its token: the least there is to make for every answer."""
+
+        def report(token: object, error: ck.KafkaError | None, _message: ck.Message) -> None:
+            if error is None:
+                self._confirmed.append(token)
+            elif error.fatal():
+                self._guard.keep(ClientFatalError(f"the producer failed: {error.name()}: {error.str()}"))
+            else:
+                self._failed.append((token, failure_of(error)))
+
+        return report
 
     def deliveries(self, timeout: float) -> Deliveries:
         """See ``ports.Producer``."""

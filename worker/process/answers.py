@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
 
-from worker.core.model import Failure, Outcome
+from worker.core.model import Failure, Outcome, ages
 from worker.process.letters import DeadLetter, dead_letter, oversized, reduced, size_of
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class Answers:
         self.outstanding -= len(outcomes)
         self.answered += len(outcomes)
         self._metrics.add("tasks_total", len(outcomes), label=name)
-        self._metrics.observe("settle_seconds", [outcome.age(now_ns) for outcome in outcomes])
+        self._metrics.observe("settle_seconds", ages(outcomes, now_ns))
         self._tasklog.finished(outcomes, name, now_ns)
 
     def _forget(self, outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from worker.core.model import Verdict
-from worker.core.retry import Again, Answer, Bury, Close, Refuse, RetryPolicy, decide
+from worker.core.retry import Again, Bury, Close, Refuse, RetryPolicy, decide
 
 if TYPE_CHECKING:
     from worker.core.model import Failure, Outcome
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from worker.process.settlement import Settlement
     from worker.process.stored import StoreDesk
     from worker.process.tasklog import TaskLog
+
+_OK = Verdict.OK  # an Enum looks its members up slowly, and every task comes by
 
 
 class Outcomes:
@@ -73,11 +75,12 @@ class Outcomes:
             lane.done(task)
             self._drop(outcome, "the lease has ended")
             return
-        step = decide(outcome, task.attempt, self._retry)
-        if isinstance(step, Answer):
+        if outcome.verdict is _OK:
             lane.done(task)
             self._answers.ok(outcome)
-        elif isinstance(step, Again) and not self._once:
+            return
+        step = decide(outcome, task.attempt, self._retry)
+        if isinstance(step, Again) and not self._once:
             lane.failed(task)
             lane.put_back(task, now + step.after)
             self._tasklog.retrying(outcome, step.after)

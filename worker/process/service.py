@@ -71,11 +71,12 @@ class Service:
         return [task for task in waiting if task.lane in lanes]
 
     def _serve(self) -> None:
+        take = self._tasks.popleft
         while True:
             self._bell.get()
             self._runner.begin()
             self._rung = self._ended = time.monotonic()
-            while (task := _take(self._tasks.popleft)) is not None:
+            while (task := _take(take)) is not None:
                 self._start(task)
                 self._ring_now_and_then()
             self._mailbox.ring()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from worker.core.model import ages
 from worker.core.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ class TaskLog:
         suppressed = sampler.taken() if allowed else 0
         if suppressed:
             log.info("task.suppressed", count=suppressed)
-        for outcome in outcomes[:allowed]:
-            log.info("task.finished", **_fields(outcome), outcome=name, settle=round(outcome.age(now_ns), 6))
+        shown = outcomes[:allowed]
+        for outcome, age in zip(shown, ages(shown, now_ns), strict=True):
+            log.info("task.finished", **_fields(outcome), outcome=name, settle=round(age, 6))
 
     def retrying(self, outcome: Outcome, after: float) -> None:
         """The attempt failed; another follows."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from worker.core.model import ages
 from worker.kafka.ports import Transaction
 from worker.process.committer import Committer, Sent
 from worker.process.units import Unit, Units
@@ -237,7 +238,7 @@ class Transactions:
             self._metrics.add("tasks_total", len(outcomes), label=name)
             if name == "DEAD_LETTERED":
                 self._metrics.add("dead_letters_total", len(outcomes))
-            self._metrics.observe("settle_seconds", [outcome.age(now_ns) for outcome in outcomes])
+            self._metrics.observe("settle_seconds", ages(outcomes, now_ns))
             self._tasklog.finished(outcomes, name, now_ns)
         for unit in sent.units:
             self._forget(unit)

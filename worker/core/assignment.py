@@ -128,7 +128,8 @@ class Assignment:
             share = starts.limit if starts.one_lane else max(1, lot // len(ready))
             further = starts.further // len(ready)
             for lane in ready:
-                lane.ask(2 * share + further, now, least=share + further // 2)
+                if not lane.doubtful:  # whose tasks are noted one by one, each when those before it are answered
+                    lane.ask(2 * share + further, now, least=share + further // 2)
 
     @property
     def waits_for_permits(self) -> bool:

@@ -118,7 +118,7 @@ def document(lines: Sequence[dict[str, Any]]) -> str:
     where = "; ".join(sorted({line["versions"] for line in lines}))
     parts = [
         "# Reliability\n\nWritten by `scripts/chaos --write`; change nothing here by hand.\n",
-        f"**{total}: {len(broken)} runs with a broken law.** {where}.\n",
+        f"**{total}: runs with a broken law: {len(broken)}.** {where}.\n",
         _totals(lines),
         _table(lines),
         *(f"- seed {line['seed']}, {line['guarantee']}: {text}" for line in broken for text in line["violations"]),

@@ -58,6 +58,9 @@ class Verdict(enum.Enum):
     __hash__ = object.__hash__  # Enum's own is written in Python, and every task comes by it
 
 
+OK = Verdict.OK  # for the way of every task: an Enum looks its members up slowly
+
+
 class Failure(NamedTuple):
     """Why an attempt failed, as it will stand in the answer."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from worker.codec import MalformedError, Request, decode_request
 from worker.core.expiry import DeadlineError, deadline_of
-from worker.core.model import Failure, Outcome, Task, Verdict
+from worker.core.model import OK, Failure, Outcome, Task, Verdict
 from worker.handlers.context import Context
 from worker.handlers.judging import as_bytes, judge
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from worker.handlers.loader import Handler
 
 
-_OK = Verdict.OK  # an Enum looks its members up slowly, and every task comes by
 READING_SECONDS = 0.0001  # between two readings of the thread's CPU time, at least
 
 
@@ -73,7 +72,7 @@ class Runner:
         if isinstance(context, Outcome):
             return context
         task.attempt += 1
-        outcome = Outcome(task, _OK, request.sequence, time.time_ns())
+        outcome = Outcome(task, OK, request.sequence, time.time_ns())
         started = time.perf_counter()
         self._current = (task, context, started)
         try:

@@ -131,7 +131,7 @@ class Producer(Protocol):
     """An idempotent producer that retries for ever; a failed delivery is final and means unknown."""
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, token: object) -> None:
-        """Queue a record. A later ``deliveries`` tells what became of it, once, under ``token`` (which is not None)."""
+        """Queue a record. What becomes of it is told under ``token`` by a later ``deliveries``, once."""
 
     def deliveries(self, timeout: float) -> Deliveries:
         """What is known by now. With a time-out: send what is queued, lingering no longer, and wait that long for it.

@@ -29,7 +29,7 @@ class ConfluentProducer:
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, token: object) -> None:
         """See ``ports.Producer``."""
-        report = MethodType(self._report, token)
+        report = MethodType(self._report, (token,))  # a method of None there is not
         while True:
             try:
                 if headers:
@@ -44,16 +44,16 @@ class ConfluentProducer:
             else:
                 return
 
-    def _reporter(self) -> Callable[[object, ck.KafkaError | None, ck.Message], None]:
+    def _reporter(self) -> Callable[[tuple[object], ck.KafkaError | None, ck.Message], None]:
         """What is told of each delivery, as a method of its token: the least there is to make for every answer."""
 
-        def report(token: object, error: ck.KafkaError | None, _message: ck.Message) -> None:
+        def report(tokens: tuple[object], error: ck.KafkaError | None, _message: ck.Message) -> None:
             if error is None:
-                self._confirmed.append(token)
+                self._confirmed += tokens
             elif error.fatal():
                 self._guard.keep(ClientFatalError(f"the producer failed: {error.name()}: {error.str()}"))
             else:
-                self._failed.append((token, failure_of(error)))
+                self._failed.append((tokens[0], failure_of(error)))
 
         return report
 

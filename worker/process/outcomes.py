@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from worker.core.model import Verdict
+from worker.core.model import OK, Verdict
 from worker.core.retry import Again, Bury, Close, Refuse, RetryPolicy, decide
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from worker.process.settlement import Settlement
     from worker.process.stored import StoreDesk
     from worker.process.tasklog import TaskLog
-
-_OK = Verdict.OK  # an Enum looks its members up slowly, and every task comes by
 
 
 class Outcomes:
@@ -75,7 +73,7 @@ class Outcomes:
             lane.done(task)
             self._drop(outcome, "the lease has ended")
             return
-        if outcome.verdict is _OK:
+        if outcome.verdict is OK:
             lane.done(task)
             self._answers.ok(outcome)
             return

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from worker.core.model import Outcome, Task, Verdict
+from worker.core.model import OK, Outcome, Task, Verdict
 from worker.core.starts import OVERLAP_SECONDS
 from worker.errors import ExitCode, WorkerError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from worker.handlers.runner import Runner
     from worker.process.mailbox import Mailbox
 
-_OK = Verdict.OK  # an Enum looks its members up slowly, and every task comes by
 RING_SECONDS = 0.05  # a chunk that lasts longer than it was thought to wakes the poll thread before its end
 
 
@@ -101,7 +100,7 @@ class Service:
 
     def _post(self, outcome: Outcome) -> None:
         strand = outcome.task.strand
-        if outcome.verdict is not _OK and strand is not None:
+        if outcome.verdict is not OK and strand is not None:
             strand.stalled = True  # before the next task looks: none may overtake this one
         self._mailbox.post(outcome)
 

@@ -206,7 +206,7 @@ def test_a_transaction_that_the_coordinator_gave_up_has_not_happened(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after this process has stood still: the client then only says that it was fenced."""
-    ended = interrupted(shaky, monkeypatch, lambda: time.sleep(4.5))
+    ended = interrupted(shaky, monkeypatch, shaky.until_given_up)
     assert not ended.committed
     assert ended.failure is not None
     assert ended.failure.code == "_FENCED"
@@ -295,9 +295,10 @@ def test_others_that_have_gone_on_are_not_taken_for_us(shaky: RealScene) -> None
     transaction = shaky.transaction([b"x"], 2, "ours")
     fill = transactor._fill
 
-    def slow_fill(*given: object) -> object:
-        failed = fill(*given)  # type: ignore[arg-type]
-        time.sleep(3.0)
+    def slow_fill(client: ck.Producer, given: Transaction) -> ck.KafkaError | None:
+        failed = fill(client, given)
+        client.flush(5)
+        shaky.until_given_up()
         assert shaky.transactor("other").commit(shaky.transaction([b"z"], 7, "theirs")).committed
         return failed
 

@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
 import confluent_kafka as ck
+from confluent_kafka import admin
 
 from tests.contract.recorder import Recorder
 from tests.fakes.broker import FakeBroker
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from tests.kafka_broker import Broker
     from worker.kafka.ports import Consumer, Transactor
+
+_Spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # not exported in the client's types
 
 PATIENCE = 30.0  # seconds; only a failure ever waits so long
 MAX_BYTES = 2_000
@@ -59,6 +62,7 @@ class RealScene:
         self.link = properties.Link(broker.bootstrap, group, given, {protocol: 60.0})
         self.name = f"{group}-0"
         self._clients: list[Any] = []
+        self._admin = admin.AdminClient({"bootstrap.servers": broker.bootstrap})
         self._member: ck.Consumer | None = None
 
     def transactor(self, name: str | None = None) -> ConfluentTransactor:
@@ -104,6 +108,26 @@ class RealScene:
         (found,) = client.committed([ck.TopicPartition(*self.requests)], PATIENCE)
         client.close()
         return None if found.offset < 0 else Position(found.offset, found.metadata or "")
+
+    def until_given_up(self) -> None:
+        """Until the coordinator has put an end to the open transaction, whose answers have arrived: it looks now and
+        then for those that are out of time."""
+        end = time.monotonic() + PATIENCE
+        while not self._is_open():
+            assert time.monotonic() < end, "no transaction was ever open"
+            time.sleep(0.05)
+        while self._is_open():
+            assert time.monotonic() < end, "the coordinator has not given the transaction up"
+            time.sleep(0.05)
+
+    def _is_open(self) -> bool:
+        """Whether the answers go on behind what is stable."""
+        return self._ends(ck.IsolationLevel.READ_COMMITTED) != self._ends(ck.IsolationLevel.READ_UNCOMMITTED)
+
+    def _ends(self, isolation: ck.IsolationLevel) -> list[int]:
+        latest = {ck.TopicPartition(self.topic, number): _Spec.latest() for number in range(2)}
+        asked = self._admin.list_offsets(latest, isolation_level=isolation)
+        return [found.result(PATIENCE).offset for found in asked.values()]
 
     def close(self) -> None:
         for client in self._clients:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -60,7 +61,7 @@ class Sample(NamedTuple):
     pid: int
     time: float
     pss: int
-    threads: int
+    threads: Counter[str]  # how many of each name
 
 
 @dataclass(frozen=True)

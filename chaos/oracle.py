@@ -229,14 +229,21 @@ def memory_flat(evidence: Evidence) -> Iterator[Violation]:
         by_pid[sample.pid].append(sample)
     for pid, samples in by_pid.items():
         # Once its clients are there; and what is there for a moment only is a task's.
-        grown = [sample for sample in samples if sample.time - samples[0].time >= YOUNG and sample.threads >= SET_UP]
+        grown = [
+            sample for sample in samples if sample.time - samples[0].time >= YOUNG and sample.threads.total() >= SET_UP
+        ]
         first, least = grown[:1], min((sample.pss for sample in samples[-LAST:]), default=0)
         if len(samples) >= LAST and least > MOST_MEMORY:
             yield Violation("memory", f"process {pid} has {least / 2**20:.0f} MB")
         if len(grown) > LAST and least - first[0].pss > MOST_GROWTH:
             yield Violation("memory", f"process {pid} grew by {(least - first[0].pss) / 2**20:.0f} MB")
-        if grown and grown[-1].threads - first[0].threads > most:
-            yield Violation("memory", f"process {pid} has {grown[-1].threads} threads instead of {first[0].threads}")
+        if grown and grown[-1].threads.total() - first[0].threads.total() > most:
+            yield Violation("memory", f"process {pid} {_more_threads(first[0].threads, grown[-1].threads)}")
+
+
+def _more_threads(before: Counter[str], after: Counter[str]) -> str:
+    names = ", ".join(f"{count} {name}" for name, count in sorted((after - before).items()))
+    return f"has {after.total()} threads instead of {before.total()}, more by {names}"
 
 
 LAWS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,7 @@ def not_refused(e: Evidence) -> Evidence:
 
 def samples(*sizes: int, threads: tuple[int, ...] = ()) -> list[Sample]:
     counts = threads or (9,) * len(sizes)
-    return [Sample(9, 20.0 * n, size * MEGABYTE, counts[n]) for n, size in enumerate(sizes)]
+    return [Sample(9, 20.0 * n, size * MEGABYTE, Counter({"rdk:main": counts[n]})) for n, size in enumerate(sizes)]
 
 
 def much_memory(e: Evidence) -> Evidence:

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition, admin
 
 from chaos.load import PARTITIONS
+from worker.kafka.clients import UNTIMED
 
 SECONDS = 30.0
 _api: Any = admin  # not all it has is in the types
@@ -20,7 +21,8 @@ def _client(bootstrap: str) -> Any:
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     """The group's committed offset of each partition, where it has come past the beginning."""
-    ((_, future),) = _client(bootstrap).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).items()
+    asked = [ConsumerGroupTopicPartitions(group)]
+    ((_, future),) = _client(bootstrap).list_consumer_group_offsets(asked, request_timeout=UNTIMED).items()
     found = future.result(SECONDS).topic_partitions
     return {at.partition: at.offset for at in found if at.topic == topic and at.offset > 0}
 
@@ -35,7 +37,7 @@ def ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 def owners(bootstrap: str, group: str) -> str:
     """Which member has which partitions, and which it is to have if those are others."""
-    ((_, future),) = _client(bootstrap).describe_consumer_groups([group], request_timeout=SECONDS).items()
+    ((_, future),) = _client(bootstrap).describe_consumer_groups([group], request_timeout=UNTIMED).items()
     told = []
     for member in future.result(SECONDS).members:
         has, wants = _numbers(member.assignment), _numbers(member.target_assignment)

@@ -163,6 +163,14 @@ def test_a_client_that_was_left_behind_keeps_its_threads() -> None:
     assert laws(replace(more, hung=1)) == set()
 
 
+def test_one_client_may_be_looking_at_the_group() -> None:
+    usual = Counter({"rdk:main": 9})
+    looking, two = Counter({"rdk:main": 16, "rdk:bg": 1}), Counter({"rdk:main": 22, "rdk:bg": 2})
+    for threads, broken in ((usual, set()), (looking, set()), (two, {"memory"})):
+        seen = [Sample(9, 20.0 * n, 60 * MEGABYTE, given) for n, given in enumerate((usual, usual, threads))]
+        assert laws(replace(good(), samples=seen)) == broken
+
+
 def test_with_a_store_rows_are_exact_and_answers_at_least_once() -> None:
     rows = {(0, n): 1 for n in range(3)}
     e = replace(good(), options=Options(1, "exactly-once", store="sqlite"), effects=rows)

@@ -14,6 +14,7 @@ from chaos.cluster import until
 from chaos.load import PARTITIONS
 from tests.contract.recorder import Recorder
 from worker.kafka import properties, standing
+from worker.kafka.clients import UNTIMED
 from worker.kafka.consumer import ConfluentConsumer
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ class Member:
 
 def shared(bootstrap: str, group: str) -> bool:
     """Whether each of two members is to have something."""
-    client = admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    targets = [one.target_assignment for one in client.describe_consumer_groups([group])[group].result(10).members]
+    with admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}) as client:
+        members = client.describe_consumer_groups([group], request_timeout=UNTIMED)[group].result(10).members
+    targets = [one.target_assignment for one in members]
     return len(targets) == 2 and all(target is not None and target.topic_partitions for target in targets)
 
 

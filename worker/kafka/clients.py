@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 log = structlog.get_logger("kafka")
+
+# Seconds that an administrator's question to a group's coordinator gets from the client; who asks waits much shorter.
+# If they are over while the client still looks for the coordinator, which is found later, the client ends the process
+# (docs/decisions/0074).
+UNTIMED = 3600.0
+
 FATAL = ck.KafkaError._FATAL  # noqa: SLF001 - a public constant of the client in spite of its name
 
 

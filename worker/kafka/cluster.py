@@ -14,6 +14,7 @@ from confluent_kafka import admin
 from worker.core.deadline import Deadline
 from worker.core.model import Partition
 from worker.errors import BrokerError
+from worker.kafka.clients import UNTIMED
 
 K = TypeVar("K", bound=Hashable)
 _PASSING = (
@@ -175,7 +176,7 @@ class Cluster:
         try:
             described = self._ask(
                 f"describing group {group}",
-                lambda: self._client.describe_consumer_groups([group], request_timeout=self._timeout),
+                lambda: self._client.describe_consumer_groups([group], request_timeout=UNTIMED),
             )[group]
         except BrokerError as error:
             if _code(error.__cause__) == ck.KafkaError.GROUP_ID_NOT_FOUND:

@@ -6,6 +6,7 @@ configuration, announces its requests, and refuses them.
 
 from __future__ import annotations
 
+import concurrent.futures
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin
 
 from worker.core.deadline import Deadline
+from worker.kafka.clients import UNTIMED
 from worker.kafka.cluster import quiet
 from worker.kafka.ports import KafkaFailure
 
@@ -52,5 +54,4 @@ def _delete(properties: Mapping[str, Any], group: str, timeout: float) -> None:
     """Remove the empty group. Without the permission it stays until the broker forgets it."""
     reachable = {name: value for name, value in properties.items() if not name.startswith(("group.", "max.poll."))}
     client = admin.AdminClient(quiet(reachable, lambda _: None))
-    for future in client.delete_consumer_groups([group], request_timeout=timeout).values():
-        future.exception(timeout + 1)
+    concurrent.futures.wait(client.delete_consumer_groups([group], request_timeout=UNTIMED).values(), timeout)

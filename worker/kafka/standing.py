@@ -16,6 +16,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, admin
 
 from worker.core.model import Partition
+from worker.kafka.clients import UNTIMED
 from worker.kafka.names import CONSUMER_ONLY
 
 if TYPE_CHECKING:
@@ -82,9 +83,7 @@ class Standing:
     def _ask(self, member: str) -> None:
         """No view, and so another look, while the broker does not answer."""
         try:
-            client = admin.AdminClient({**self._properties, "log_level": 2})
-            asked = client.describe_consumer_groups([self._group], request_timeout=ANSWER_SECONDS)
-            described = asked[self._group].result(ANSWER_SECONDS + 1)
+            described = self._describe()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 self.doubtful = False  # nobody will ever tell us
@@ -97,6 +96,13 @@ class Standing:
             self._view = View(_partitions(found[0].assignment), _partitions(found[0].target_assignment))
         else:
             self.doubtful = False  # it is not in the group any more, which the client is told at every heartbeat
+
+    def _describe(self) -> Any:
+        # Closed here and now: a failure that is still known somewhere keeps the client, and then it is the collector
+        # that frees it, on any thread, even one of the client's own, which ends the process.
+        with admin.AdminClient({**self._properties, "log_level": 2}) as client:
+            asked = client.describe_consumer_groups([self._group], request_timeout=UNTIMED)
+            return asked[self._group].result(ANSWER_SECONDS)
 
 
 class Eavesdropper:

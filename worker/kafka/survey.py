@@ -13,6 +13,7 @@ import confluent_kafka as ck
 from confluent_kafka import admin
 
 from worker.core.deadline import Deadline
+from worker.kafka.clients import UNTIMED
 from worker.kafka.cluster import quiet
 from worker.kafka.diagnosis import Group, Topic
 from worker.kafka.ports import KafkaFailure
@@ -93,7 +94,7 @@ class Survey:
         deadline = Deadline.after(timeout, time.monotonic())
         while True:
             futures = self._client.describe_consumer_groups(
-                [group], include_authorized_operations=True, request_timeout=timeout
+                [group], include_authorized_operations=True, request_timeout=UNTIMED
             )
             answer = self._wait(futures, timeout)[group]
             moving = isinstance(answer, KafkaFailure) and answer.code in _COORDINATOR_MOVES

@@ -141,9 +141,9 @@ EVENTS: dict[Event, str] = {
     "store.answered_again": "Results that the store had and Kafka might not were answered again. Fields: partition, "
     "start, stop (offsets), answers.",
     "instance.occupied": "The static member that was killed has the name yet. Field: again_after (seconds).",
-    "membership.stale": "The group has changed this member's partitions and will not say so again: the process "
-    "finishes what is its own, and is replaced. Fields: ours, has, shall (partitions; as the group sees it, the latter "
-    "two).",
+    "membership.stale": "The group has changed this member's partitions, or given it up, and will not say so again: "
+    "the process finishes what is its own, and is replaced. Fields: ours, has, shall (partitions; as the group sees "
+    "it, the latter two).",
     "partitions.assigned": "Field: partitions.",
     "partitions.revoked": "Field: partitions.",
     "partitions.lost": "Field: partitions.",

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import admin
 
 from chaos import cluster as clusters
+from chaos import groups
 from chaos.cluster import until
 from chaos.load import PARTITIONS
 from tests.contract.recorder import Recorder
@@ -59,6 +60,31 @@ def shared(bootstrap: str, group: str) -> bool:
 
 def test_a_member_that_missed_a_change_of_its_partitions_knows_that_it_is_stale(tmp_path: Path) -> None:
     asyncio.run(_play(tmp_path))
+
+
+def test_a_member_that_was_given_up_while_its_client_finds_no_coordinator_knows_it(tmp_path: Path) -> None:
+    """Such a client sends no heartbeats, so that nobody tells it, and keeps what it had for as long as one likes."""
+    asyncio.run(_cut_off(tmp_path))
+
+
+async def _cut_off(folder: Path) -> None:
+    group, tag = f"g-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+    async with clusters.running(folder / "kafka", 1, tag, small_disks=False) as cluster:
+        topics = await cluster.make_topics()
+        await asyncio.to_thread(groups.configure, cluster.bootstrap, group, {"consumer.session.timeout.ms": "3000"})
+        lonely = Member(cluster, 0, group, topics.requests)
+        await lonely.owns(PARTITIONS)
+        # As if only the client was lost: the look takes the other lane.
+        lonely.consumer._standing._properties["bootstrap.servers"] = cluster.address(1)
+        link = cluster.links[0][0]
+        for way in (link.out, link.back):
+            way.block()
+        await until(lambda: lonely.consumer.stale, "nothing was noticed", 60.0)
+        assert lonely.recorder.events == ["assigned", "lost"]
+        assert not lonely.recorder.owned
+        for way in (link.out, link.back):
+            way.clear()
+        await lonely.close()
 
 
 async def _play(folder: Path) -> None:

@@ -241,3 +241,18 @@ def test_a_process_whose_place_in_the_group_is_stale_finishes_and_leaves(world: 
     world.until(lambda: process.exit_code is not None)
     assert process.exit_code is ExitCode.DRAINED
     assert (world.answered(), world.committed()) == ([(0, 0)], 1)
+
+
+def test_a_commit_of_leases_that_have_ended_is_not_waited_for(world: World) -> None:
+    """A client that does not find its coordinator keeps it for minutes, and it concerns nobody any more."""
+    world.broker.commit_delay = 10_000.0
+    world.request(work=Work(seconds=1.0))
+    process = world.process()
+    world.until(lambda: process.poller._committer.in_flight)
+    world.move(0, world.rival())
+    world.broker.group("group").leave(process.consumer)
+    process.consumer.stale = True
+    started = world.clock()
+    world.until(lambda: process.exit_code is not None)
+    assert process.exit_code is ExitCode.DRAINED
+    assert world.clock() - started < 5

@@ -90,7 +90,7 @@ class ConfluentConsumer:
         self._guard.check()  # before records are given out: they wait here when a callback has raised beside them
         if self._standing.doubtful:
             self._standing.look(self._client.memberid() or "", self._owned)
-        if self._is_another():
+        if self._is_another() or (self._standing.expelled and not self._expelled):
             self._expel()
         records, self._kept = self._kept[:limit], self._kept[limit:]
         if self._refused:
@@ -111,7 +111,8 @@ class ConfluentConsumer:
         """Tell what the client does not: all is lost. It would keep what it believes to have, so begin anew."""
         self._identity, self._expelled = None, True
         ours, self._owned = sorted(self._owned), set()
-        log.warning("membership.stale", ours=[str(partition) for partition in ours], has=[], shall=[])
+        if not self._standing.expelled:  # it has said so already
+            log.warning("membership.stale", ours=[str(partition) for partition in ours], has=[], shall=[])
         if self._listener is not None and ours:
             self._listener.lost(ours)
 

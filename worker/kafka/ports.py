@@ -87,8 +87,8 @@ class Listener(Protocol):
 class Consumer(Protocol):
     """One member of the consumer group.
 
-    ``stale``: the group has given it or taken from it what it was not told of and will not be told of any more. It has
-    to leave and to join anew.
+    ``stale``: the group has given it or taken from it what it was not told of and will not be told of any more, or has
+    given it up. It has to leave and to join anew.
     """
 
     @property

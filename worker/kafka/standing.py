@@ -3,7 +3,8 @@
 Under the consumer protocol (KIP-848) the coordinator tells a member once what it shall have: in the answer to a
 heartbeat. If that answer does not come in time, librdkafka 2.16 asks again, but not in full as Java's client does
 after any error, so that it is not told again. A partition it was to give up is then kept until the poll interval is
-over, which is a day here; one it was given is consumed by nobody. See docs/decisions/0074.
+over, which is a day here; one it was given is consumed by nobody. And a client that does not find back to its
+coordinator sends no heartbeats at all, and never hears that it was given up. See docs/decisions/0074.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 5.0  # from a doubt to the first look, and between two
 LOOKS = 2  # that must differ: one may fall between a heartbeat and what follows from it
 ANSWER_SECONDS = 10.0
-_FACILITY, _REQUEST = "REQTMOUT", "ConsumerGroupHeartbeatRequest"
+_SIGNS = (("REQTMOUT", "ConsumerGroupHeartbeatRequest"), ("FAIL", "GroupCoordinator"))  # facility, part of the text
 
 log = structlog.get_logger("kafka")
 
@@ -39,11 +40,18 @@ class View(NamedTuple):
     shall: frozenset[Partition]
 
 
+_NO_MEMBER = View(frozenset(), frozenset())
+
+
 class Standing:
-    """Looks at the group, in a thread of its own, after a heartbeat without an answer. Poll thread."""
+    """Looks at the group, in a thread of its own, after there was no answer from its coordinator. Poll thread.
+
+    ``stale``: the client has missed something for good. ``expelled``: and that is that it is in the group no more.
+    """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.stale = False
+        self.expelled = False
         self.doubtful = False
         self._properties = {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
         self._group = properties["group.id"]
@@ -53,7 +61,7 @@ class Standing:
         self._view: View | None = None
 
     def doubt(self) -> None:
-        """A heartbeat was not answered in time."""
+        """A heartbeat was not answered in time, or the connection to the coordinator has failed."""
         if not self.doubtful:
             self.doubtful, self._due, self._differed = True, time.monotonic() + LOOK_SECONDS, 0
 
@@ -72,12 +80,12 @@ class Standing:
             self._asking.start()
 
     def _judge(self, view: View, ours: AbstractSet[Partition]) -> None:
-        if view.has == ours and ours <= view.shall:
+        if view is not _NO_MEMBER and view.has == ours and ours <= view.shall:
             self.doubtful = False
             return
         self._differed += 1
         if self._differed >= LOOKS:
-            self.doubtful, self.stale = False, True
+            self.doubtful, self.stale, self.expelled = False, True, view is _NO_MEMBER
             log.warning("membership.stale", ours=_names(ours), has=_names(view.has), shall=_names(view.shall))
 
     def _ask(self, member: str) -> None:
@@ -92,10 +100,7 @@ class Standing:
         except TimeoutError:
             return
         found = [one for one in described.members if one.member_id == member]
-        if found:
-            self._view = View(_partitions(found[0].assignment), _partitions(found[0].target_assignment))
-        else:
-            self.doubtful = False  # it is not in the group any more, which the client is told at every heartbeat
+        self._view = _view(found[0]) if found else _NO_MEMBER
 
     def _describe(self) -> Any:
         # Closed here and now: a failure that is still known somewhere keeps the client, and then it is the collector
@@ -106,7 +111,7 @@ class Standing:
 
 
 class Eavesdropper:
-    """A logger for a client, which says when a heartbeat was not answered: there is no other way to learn of it."""
+    """A logger for a client, which says when the coordinator does not answer: there is no other way to learn of it."""
 
     def __init__(self, logger: logging.Logger, heard: Callable[[], None]) -> None:
         self._logger = logger
@@ -114,9 +119,14 @@ class Eavesdropper:
 
     def log(self, level: int, text: str, *arguments: Any) -> None:
         """As ``logging.Logger.log``; the client calls it inside ``poll``."""
-        if _FACILITY in arguments and any(_REQUEST in str(argument) for argument in arguments):
+        texts = [str(argument) for argument in arguments]
+        if any(facility in texts and any(sign in text for text in texts) for facility, sign in _SIGNS):
             self._heard()
         self._logger.log(level, text, *arguments)
+
+
+def _view(member: Any) -> View:
+    return View(_partitions(member.assignment), _partitions(member.target_assignment))
 
 
 def _partitions(assignment: Any) -> frozenset[Partition]:

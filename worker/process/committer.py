@@ -94,8 +94,8 @@ class Committer:
 
     @property
     def pending(self) -> bool:
-        """Whether something settled is not known to be committed."""
-        if self._policy.in_flight or any(lane.changed for lane in self._lanes()):
+        """Whether something settled is not known to be committed, and may yet be."""
+        if any(sent.lane.open for sent in self._under_way.values()) or any(lane.changed for lane in self._lanes()):
             return True
         return self.leaving and any(self._unclean())
 

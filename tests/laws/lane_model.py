@@ -73,6 +73,7 @@ class Model:
             Metrics(),
             hold=lambda _lanes: None,
             abandon=lambda _lane: None,
+            decide=lambda: None,
             joined=lambda: None,
             begin=lambda _partitions: {},
         )

@@ -6,18 +6,22 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.fakes.transactor import FakeTransactor, Twist
 from worker.codec import decode_request
 from worker.core.model import Failure, Outcome, Task, Verdict
 from worker.core.starts import OVERLAP_SECONDS
 from worker.handlers.runner import open_request
+from worker.kafka.ports import Ended
 from worker.process.service import RING_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
+    from tests.fakes.broker import FakeBroker
     from tests.fakes.clock import Clock
     from worker.core.lane import Lane
     from worker.handlers.context import Reason
+    from worker.kafka.ports import Transaction
 
 SWITCH_SECONDS = 0.0001  # until the service thread has noticed what was handed over
 
@@ -164,6 +168,33 @@ class StandInService:
         if self._current[1].obeys is not None:
             self._finish_after(self._current[1].obeys)
         return self._current[0]
+
+
+class StandInCourier:
+    """As ``worker.process.courier``, with a transactor that takes its time at the broker."""
+
+    def __init__(self, broker: FakeBroker, group: str) -> None:
+        self.busy = False
+        self.seconds = 0.005  # that transactions take from now on
+        self._broker, self._transactor = broker, FakeTransactor(broker, group)
+        self._ending: Ended | None = None
+
+    def send(self, transaction: Transaction) -> None:
+        self.busy, self._ending = True, None
+        self._broker.ask(lambda: self._end(transaction), self.seconds)
+
+    def _end(self, transaction: Transaction) -> None:
+        failure = self._transactor._end(transaction, Twist())
+        self._ending = Ended(failure is None, failure)
+
+    def ended(self, timeout: float) -> Ended | None:
+        if self.busy and self._broker.clock.wait(timeout, until=lambda: self._ending is not None):
+            self.busy = False
+            return self._ending
+        return None
+
+    def close(self) -> None:
+        """Nothing to free."""
 
 
 def _stall(task: Task) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import Clock
-from tests.process_fake.stand_ins import StandInMailbox, StandInService, Work
+from tests.process_fake.stand_ins import StandInCourier, StandInMailbox, StandInService, Work
 from worker.codec import AnswerEncoder, decode_request, decode_response, encode_request
 from worker.core.model import Partition, Record, Task
 from worker.core.notes import NOTHING, Notes, decode
@@ -70,10 +70,11 @@ class Process:
         self.service = StandInService(clock, mailbox, world.work_of, config.max_attempts)
         self.consumer = world.broker.consumer(GROUP, max_poll_interval=max_poll_interval)
         self.producer = world.broker.producer()
+        self.courier = StandInCourier(world.broker, GROUP)
         self.poller = Poller(
             config,
             consumer=self.consumer,
-            writer=self.producer,
+            writer=self.courier if config.guarantee == "exactly-once" else self.producer,  # type: ignore[arg-type]
             encoder=AnswerEncoder(self.consumer.name),
             runner=self.service,  # type: ignore[arg-type]
             service=self.service,  # type: ignore[arg-type]

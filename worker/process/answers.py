@@ -104,6 +104,10 @@ class Answers:
     def settle_down(self) -> None:
         """Nothing to wait for: see ``Transactions``, as for the next."""
 
+    def decided(self, _timeout: float, _now: float) -> bool:
+        """Answers commit nothing."""
+        return True
+
     def joined(self) -> None:
         """Nothing to do."""
 

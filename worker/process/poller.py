@@ -114,7 +114,14 @@ class Poller:
             config, mailbox, self._feed, self._answers, self._committer, self._store, metrics, tasklog
         )
         self._rebalance = Rebalance(
-            self.assignment, self._committer, metrics, self._hold, self._abandon, self._answers.joined, self._begin
+            self.assignment,
+            self._committer,
+            metrics,
+            self._hold,
+            self._abandon,
+            self._decide,
+            self._answers.joined,
+            self._begin,
         )
         self._report = Report(cell, metrics, self.assignment)
         self._pid = os.getpid()
@@ -279,6 +286,12 @@ class Poller:
             self._committer.commit_now(self.assignment.lanes.values(), working=True)
             self._feed.hand_over(now)
             self._wait(now)
+
+    def _decide(self) -> None:
+        """Wait until it is known what became of the transaction under way, or leaving takes too long."""
+        while not self._answers.decided(BUSY_WAIT, self._clock()) and not self._limit.passed(self._clock()):
+            self._stamp_and_obey(self._clock())
+            self._outcomes.collect(self._clock())
 
     def _begin(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Where to begin instead of the committed offsets."""

@@ -26,8 +26,9 @@ class Rebalance:
     """The listener of the consumer.
 
     ``hold(lanes)`` returns when nothing of these lanes runs or waits for its confirmation, or their time is up;
-    ``abandon(lane)`` asks the running task of a lost lane to stop; ``joined()`` is called after every assignment, and
-    ``begin(partitions)`` returns where to begin instead of the committed offsets.
+    ``abandon(lane)`` asks the running task of a lost lane to stop; ``decide()`` returns when nothing is under way any
+    more that could commit a lost lane; ``joined()`` is called after every assignment, and ``begin(partitions)`` returns
+    where to begin instead of the committed offsets.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Rebalance:
         metrics: Metrics,
         hold: Callable[[Sequence[Lane]], None],
         abandon: Callable[[Lane], None],
+        decide: Callable[[], None],
         joined: Callable[[], None],
         begin: Callable[[Sequence[Partition]], Mapping[Partition, int]],
     ) -> None:
@@ -45,6 +47,7 @@ class Rebalance:
         self._metrics = metrics
         self._hold = hold
         self._abandon = abandon
+        self._decide = decide
         self._joined = joined
         self._begin = begin
 
@@ -90,11 +93,16 @@ class Rebalance:
         self._assignment.close(partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """End the leases at once: the partitions may already run elsewhere."""
+        """End the leases at once: the partitions may already run elsewhere.
+
+        A coordinator may forget that it has given us up, and take what we have sent before for what it is: it has to be
+        decided before we are given anything again (docs/decisions/0074).
+        """
         self._note("partitions.lost", partitions)
         for lane in self._lanes(partitions):
             self._abandon(lane)
         self._assignment.close(partitions)
+        self._decide()
 
     def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
         """Pass the answer to a commit on."""

@@ -31,6 +31,9 @@ class Settlement(Protocol):
     def settle_down(self) -> None:
         """Wait until a commit outside of it can be made, for a while: partitions are given back."""
 
+    def decided(self, timeout: float, now: float) -> bool:
+        """Whether nothing is under way that commits by itself, after at most ``timeout`` seconds. Begins nothing."""
+
     def joined(self) -> None:
         """Partitions were assigned."""
 

@@ -151,6 +151,12 @@ class Transactions:
             if not self._courier.busy and self._again:
                 self._send(gathered=False)
 
+    def decided(self, timeout: float, now: float) -> bool:
+        """Whether no transaction is under way, after at most ``timeout`` seconds. Sends none."""
+        if self._courier.busy and (ended := self._courier.ended(timeout)) is not None:
+            self._take_in(ended, now)
+        return not self._courier.busy
+
     def _due(self, now: float) -> bool:
         if now < self._not_before:
             return False

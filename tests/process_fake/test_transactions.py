@@ -1,0 +1,40 @@
+"""Exactly once, where a transaction meets a change of the group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.process_fake.stand_ins import Work
+from worker.errors import ExitCode
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import World
+
+
+def test_a_lease_begins_when_the_transaction_of_the_one_before_is_decided(world: World) -> None:
+    """A coordinator that gave us up, and has forgotten it, takes what we sent before: its epoch is ours again.
+
+    The offsets at which we begin would not know of it, and the request would be answered twice.
+    """
+    world.request(work=Work(seconds=1.0))
+    process = world.process(guarantee="exactly-once")
+    process.courier.seconds = 30.0
+    world.until(lambda: process.starts and process.courier.busy)
+    world.run(5)
+    world.broker.group("group").leave(process.consumer)  # and joins again, under the name it had
+    world.run(100)
+    assert world.answered() == [(0, 0)]
+    assert world.committed() == 1
+    assert process.counter("rebalances_total", "lost") == 1
+
+
+def test_what_is_lost_while_the_broker_is_away_does_not_keep_the_process_from_leaving(world: World) -> None:
+    world.request(work=Work(seconds=1.0))
+    process = world.process(guarantee="exactly-once")
+    process.courier.seconds = 1e9
+    world.until(lambda: process.starts and process.courier.busy)
+    world.run(5)
+    world.broker.group("group").leave(process.consumer)
+    world.run(5)
+    (code,) = world.leave(process)
+    assert code is ExitCode.DRAIN_TIMED_OUT

@@ -239,7 +239,8 @@ def memory_flat(evidence: Evidence) -> Iterator[Violation]:
         if len(grown) > LAST and least - first[0].pss > MOST_GROWTH:
             yield Violation("memory", f"process {pid} grew by {(least - first[0].pss) / 2**20:.0f} MB")
         if grown:
-            before, after = grown[0].threads, grown[-1].threads
+            # A client that is replaced is there for some seconds yet.
+            before, after = grown[0].threads, min((one.threads for one in grown[-LAST:]), key=Counter.total)
             # One whose call does not come back is left behind, and another takes its place.
             clients = evidence.hung + min(after[LOOKING], 1)
             if after.total() - before.total() > MOST_THREADS + client * clients:

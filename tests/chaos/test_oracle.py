@@ -154,11 +154,11 @@ def more_and_more_memory(e: Evidence) -> Evidence:
 
 
 def more_and_more_threads(e: Evidence) -> Evidence:
-    return replace(e, samples=samples(60, 60, 60, threads=(9, 9, 40)))
+    return replace(e, samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 40, 40, 40)))
 
 
 def test_a_client_that_was_left_behind_keeps_its_threads() -> None:
-    more = replace(good(), samples=samples(60, 60, 60, threads=(9, 9, 17)))
+    more = replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 17, 17, 17)))
     assert laws(more) == {"memory"}
     assert laws(replace(more, hung=1)) == set()
 
@@ -167,8 +167,13 @@ def test_one_client_may_be_looking_at_the_group() -> None:
     usual = Counter({"rdk:main": 9})
     looking, two = Counter({"rdk:main": 16, "rdk:bg": 1}), Counter({"rdk:main": 22, "rdk:bg": 2})
     for threads, broken in ((usual, set()), (looking, set()), (two, {"memory"})):
-        seen = [Sample(9, 20.0 * n, 60 * MEGABYTE, given) for n, given in enumerate((usual, usual, threads))]
+        row = (usual, usual, threads, threads, threads)
+        seen = [Sample(9, 20.0 * n, 60 * MEGABYTE, given) for n, given in enumerate(row)]
         assert laws(replace(good(), samples=seen)) == broken
+
+
+def test_threads_of_a_client_that_is_being_replaced_are_let_be() -> None:
+    assert laws(replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 9, 40, 40)))) == set()
 
 
 def test_with_a_store_rows_are_exact_and_answers_at_least_once() -> None:

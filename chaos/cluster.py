@@ -7,7 +7,6 @@ import base64
 import contextlib
 import functools
 import os
-import signal
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,26 +82,14 @@ class Cluster:
         """Wait until every replica of every partition is in sync."""
 
         async def in_sync() -> bool:
-            return not await self._behind(topics)
+            found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=5)
+            with contextlib.suppress(Exception):  # brokers are away, or do not know yet
+                described = await asyncio.gather(*(asyncio.wrap_future(future) for future in found.values()))
+                partitions = [partition for topic in described for partition in topic.partitions]
+                return bool(partitions) and all(len(p.isr) == len(self.nodes) for p in partitions)
+            return False
 
         await until(in_sync, "not every replica of a partition is in sync", seconds)
-
-    async def _behind(self, topics: Topics) -> list[Node]:
-        """The brokers that are not in sync with all partitions; all of them where that cannot be asked."""
-        found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=5)
-        with contextlib.suppress(Exception):  # brokers are away, or do not know yet
-            described = await asyncio.gather(*(asyncio.wrap_future(future) for future in found.values()))
-            rows = [{broker.id for broker in partition.isr} for topic in described for partition in topic.partitions]
-            if rows:
-                return [node for node in self.nodes if not all(node.number in row for row in rows)]
-        return self.nodes
-
-    async def kill_behind(self, topics: Topics) -> None:
-        """Kill the brokers that are not in sync with all partitions."""
-        for node in await self._behind(topics):
-            node.signal(signal.SIGKILL)
-            if node.process is not None:
-                await asyncio.to_thread(node.process.wait)
 
     def heal(self) -> None:
         """Undo all that has been done to the links."""

@@ -53,18 +53,7 @@ class Conductor:
                 self.skipped.append(fault)
                 return
             if fault.kind.area == "broker":
-                await self._until_in_sync()
+                await self._scene.cluster.wait_answers()
+                await self._scene.cluster.wait_in_sync(self._scene.topics)
         self.played.append(Played(fault, begin, time.monotonic()))
         self._say(f"{fault}: over")
-
-    async def _until_in_sync(self) -> None:
-        """A broker that does not get there by itself is started anew, once, as whoever runs it would do."""
-        cluster, topics = self._scene.cluster, self._scene.topics
-        await cluster.wait_answers()
-        try:
-            await cluster.wait_in_sync(topics)
-        except TimeoutError as error:
-            self._say(f"{error}: starting brokers anew")
-            await cluster.kill_behind(topics)
-            await cluster.wait_answers()
-            await cluster.wait_in_sync(topics)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import TopicCollection, admin
 
+from chaos.groups import administrator
 from chaos.load import LARGEST, PARTITIONS
 from chaos.node import Node
 from chaos.proxy import Link
@@ -44,7 +45,6 @@ class Cluster:
         self.links = links  # by broker, and then by lane
         self.run = run
         self.bootstrap = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
-        self._admin = _api.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def address(self, lane: int) -> str:
         """The broker list of the replica in this lane."""
@@ -73,8 +73,9 @@ class Cluster:
         parts = (PARTITIONS, ANSWER_PARTITIONS, ANSWER_PARTITIONS)
         new = [_api.NewTopic(name, n, len(self.nodes)) for name, n in zip(topics, parts, strict=True)]
         new[0].config = {"max.message.bytes": str(LARGEST)}
-        made = self._admin.create_topics(new, operation_timeout=30)
-        await asyncio.gather(*(asyncio.wrap_future(future) for future in made.values()))
+        with administrator(self.bootstrap) as client:
+            made = client.create_topics(new, operation_timeout=30)
+            await asyncio.gather(*(asyncio.wrap_future(future) for future in made.values()))
         await self.wait_in_sync(topics)
         return topics
 
@@ -82,8 +83,8 @@ class Cluster:
         """Wait until every replica of every partition is in sync."""
 
         async def in_sync() -> bool:
-            found = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=5)
-            with contextlib.suppress(Exception):  # brokers are away, or do not know yet
+            with contextlib.suppress(Exception), administrator(self.bootstrap) as client:  # brokers may be away
+                found = client.describe_topics(TopicCollection(list(topics)), request_timeout=5)
                 described = await asyncio.gather(*(asyncio.wrap_future(future) for future in found.values()))
                 partitions = [partition for topic in described for partition in topic.partitions]
                 return bool(partitions) and all(len(p.isr) == len(self.nodes) for p in partitions)

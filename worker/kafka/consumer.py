@@ -254,6 +254,7 @@ class ConfluentConsumer:
     def _assign(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
         if self.protocol == "classic" and self._identity is None and not self._expelled:
             self._identity = client.memberid()
+        self._standing.joined = True
         committed = _committed(client, positions)
         self._owned |= committed.keys()
         begin = {} if self._listener is None else self._listener.assigned(committed)

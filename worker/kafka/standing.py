@@ -47,11 +47,13 @@ class Standing:
     """Looks at the group, in a thread of its own, after there was no answer from its coordinator. Poll thread.
 
     ``stale``: the client has missed something for good. ``expelled``: and that is that it is in the group no more.
+    ``joined``: it has been; to be set by the caller, too, since a member that has not joined yet misses nothing.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.stale = False
         self.expelled = False
+        self.joined = False
         self.doubtful = False
         self._properties = {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
         self._group = properties["group.id"]
@@ -83,6 +85,8 @@ class Standing:
         if view is not _NO_MEMBER and view.has == ours and ours <= view.shall:
             self.doubtful = False
             return
+        if not self.joined:
+            return
         self._differed += 1
         if self._differed >= LOOKS:
             self.doubtful, self.stale, self.expelled = False, True, view is _NO_MEMBER
@@ -101,6 +105,7 @@ class Standing:
             return
         found = [one for one in described.members if one.member_id == member]
         self._view = _view(found[0]) if found else _NO_MEMBER
+        self.joined = self.joined or bool(found)
 
     def _describe(self) -> Any:
         # Closed here and now: a failure that is still known somewhere keeps the client, and then it is the collector

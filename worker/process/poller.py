@@ -169,6 +169,9 @@ class Poller:
         self._stamp_and_obey(now)
         if self._outcomes.collect(now):
             self._patience = DELIVERY_WAIT
+            if self._answers.under_way and not (self._feed.handed or self.assignment.startable(now)[0]):
+                self._wait(now)  # before anything else: somebody may be waiting for this one answer
+                now = self._clock()
         if self._feed.handed:
             self._feed.hand_over(now)  # first of all: what runs may be the last that the service has
         self._answers.serve(0, now)

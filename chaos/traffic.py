@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FLUSH_SECONDS = 120.0
 READ_SECONDS = 60.0
+SILENT_SECONDS = 10.0  # without a record, until the reader takes a new client
 _TICK = 0.02
 _QUIET = {"log_level": 0, "topic.metadata.refresh.interval.ms": 5_000}
 
@@ -80,9 +81,11 @@ class Reader:
         self._letters = topics.letters
         settings: dict[str, Any] = {**_QUIET, "bootstrap.servers": bootstrap, "group.id": f"reader-{uuid.uuid4().hex}"}
         settings |= {"isolation.level": "read_committed", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
-        self._consumer = Consumer({**settings, "auto.offset.reset": "earliest", "message.max.bytes": 20_000_000})
+        self._settings = {**settings, "auto.offset.reset": "earliest", "message.max.bytes": 20_000_000}
+        self._consumer, self._heard_at = Consumer(self._settings), time.monotonic()
         names = (topics.answers, topics.letters)
         self._partitions = [TopicPartition(name, n, 0) for name in names for n in range(ANSWER_PARTITIONS)]
+        self._positions = self._partitions  # as of the client before
         self._consumer.assign(self._partitions)
         self._over, self._asked, self._told = threading.Event(), threading.Event(), threading.Event()
         self._obstacle = "the end of the answers could not be found"
@@ -106,9 +109,25 @@ class Reader:
 
     def _take(self) -> None:
         record: Any  # the types allow for records without a place
+        if time.monotonic() - self._heard_at > SILENT_SECONDS:
+            self._renew()
         for record in self._consumer.consume(1000, 0.2):
             if record.error() is None:
+                self._heard_at = time.monotonic()
                 self._letter(record) if record.topic() == self._letters else self._answer(record)
+
+    def _renew(self) -> None:
+        """Go on with a new client: after outages one was seen that heard nothing of a broker that was there."""
+        self._positions = self._position()
+        self._consumer.close()
+        self._consumer, self._heard_at = Consumer(self._settings), time.monotonic()
+        self._consumer.assign(self._positions)
+
+    def _position(self) -> list[TopicPartition]:
+        """Where it is, ends of transactions included; a client knows nothing of what another one has read."""
+        now = self._consumer.position(self._partitions)
+        rows = zip(self._positions, now, strict=True)
+        return [TopicPartition(at.topic, at.partition, max(before.offset, at.offset)) for before, at in rows]
 
     def _answer(self, record: Any) -> None:
         try:
@@ -141,15 +160,14 @@ class Reader:
     def _read_all(self) -> str:
         deadline = time.monotonic() + READ_SECONDS
         ends: dict[tuple[str, int], int] = {}
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and len(ends) < len(self._partitions):
+            self._take()
             with contextlib.suppress(Exception):  # a broker may need another moment
                 for at in self._partitions:
                     ends[at.topic, at.partition] = self._consumer.get_watermark_offsets(at, 10)[1]
-                break
         while True:
             self._take()
-            positions = self._consumer.position(self._partitions)
-            behind = [at for at in positions if max(at.offset, 0) < ends.get((at.topic, at.partition), 0)]
+            behind = [at for at in self._position() if at.offset < ends.get((at.topic, at.partition), 0)]
             if ends and not behind:
                 return ""
             if time.monotonic() > deadline:

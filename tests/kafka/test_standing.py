@@ -8,10 +8,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-import confluent_kafka as ck
 import pytest
 
-from tests.contract.transactions import freeze
+from tests.contract.transactions import RealScene, freeze
 from tests.kafka_broker import running_broker
 from worker.kafka import properties, standing
 from worker.kafka.standing import Standing
@@ -60,30 +59,16 @@ def test_who_is_not_in_the_group_has_missed_something_if_it_was_before(
 ) -> None:
     """A process that waits to join for long, as after a crash under its name, is not to be replaced for that."""
     monkeypatch.setattr(standing, "LOOK_SECONDS", 0.0)
-    group, topic = f"g-{uuid.uuid4().hex[:8]}", broker.topic(1)
-    link = properties.Link(broker.bootstrap, group, {}, {"consumer": 60.0})
-    other = Member(link, topic)  # so that there is a group to look at
-    one = Standing(properties.consumer(link, "standing", "consumer"))
+    scene = RealScene(broker)
+    scene.member()  # so that there is a group to look at
+    one = Standing(properties.consumer(scene.link, "standing", "consumer"))
     one.joined = joined
     one.doubt()
     for _ in range(4 * standing.LOOKS):
         one.look("somebody else", frozenset())
         wait_for_the_look()
-    other.close()
+    scene.close()
     assert (one.stale, one.expelled) == (joined, joined)
-
-
-class Member:
-    def __init__(self, link: properties.Link, topic: str) -> None:
-        self._client = ck.Consumer(properties.consumer(link, "member", "consumer"))
-        self._client.subscribe([topic])
-        end = time.monotonic() + 30.0
-        while not self._client.assignment():
-            assert time.monotonic() < end
-            self._client.poll(0.1)
-
-    def close(self) -> None:
-        self._client.close()
 
 
 def threads() -> int:

@@ -2,7 +2,7 @@
 #
 #   docker build -t worker .
 #
-# Your handlers come in by one of two ways; either is then named by WORKER_HANDLER=package.module:function:
+# Add your handlers in one of two ways, and name the function in WORKER_HANDLER=package.module:function:
 #
 #   docker run -v "$PWD/handlers:/app:ro" … worker        your code instead of the examples in /app
 #
@@ -12,13 +12,13 @@
 #   USER 10001:10001
 #   COPY handlers/ /app/
 #
-# Closed networks: pip's own settings work, by build argument or by mounted file, and stay out of the image:
+# In closed networks, pass pip's settings as build arguments or in a mounted file. They stay out of the image:
 #
 #   docker build --build-arg PIP_INDEX_URL=… .
 #   docker build --secret id=pip.conf,src=pip.conf --secret id=ca.pem,src=ca.pem \
 #                --build-arg PIP_CERT=/run/secrets/ca.pem .
 #
-# Use the secret where the address holds a password: build arguments can be read from the builder's cache.
+# If the address contains a password, use the secret: build arguments can be read from the builder's cache.
 
 ARG BASE_IMAGE=python:3.12-slim
 
@@ -94,11 +94,11 @@ USER 10001:10001
 
 EXPOSE 8080
 
-# Liveness only: it says that the processes turn, not that Kafka answers; a restart would not mend a broker.
+# This checks only that the supervisor runs, not that Kafka is available: a restart would not repair a broker.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python3", "-I", "/opt/venv/healthcheck.py"]
 
-# No shell and no init in front: the supervisor is PID 1, gets the signals itself and reaps what is orphaned.
+# Use no shell and no init: the supervisor is PID 1, receives the signals and reaps orphans.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["worker"]
 CMD ["run"]

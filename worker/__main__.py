@@ -1,4 +1,4 @@
-"""The ``worker`` command, also ``python -m worker``. Child processes import this anew: it does nothing by itself."""
+"""The ``worker`` command, also ``python -m worker``. Child processes import it too: importing does nothing."""
 
 from __future__ import annotations
 

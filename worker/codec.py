@@ -1,4 +1,4 @@
-"""Bytes to messages and back: the only importer of the generated protobuf code."""
+"""Encodes and decodes messages. Only this module imports the generated protobuf code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from worker.pb.task_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from worker.core.model import Failure, Partition, Record
+    from collections.abc import Callable
+
+    from worker.core.model import Failure, Headers, Partition, Record
     from worker.core.model import Outcome as Attempt
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "EXPIRED",
     "FAILED",
     "OK",
+    "RUN_HEADER",
     "AnswerEncoder",
     "MalformedError",
     "Outcome",
@@ -39,22 +42,25 @@ __all__ = [
     "encode_request",
 ]
 
+RUN_HEADER = "x-run"
+
 _NANOS = 1_000_000_000
-_NAMES = 64  # bytes of an answer beside its result, about
-_REUSED = 65_536  # bytes after which a new message is made
+_MILLIS = 1_000
+_NAMES = 64  # approximate size of an answer without its result
+_REUSED = 65_536  # bytes after which a new message object is created
 
 
 class MalformedError(ValueError):
-    """Bytes that are no message of the expected kind."""
+    """The bytes are not a message of the expected kind."""
 
 
 def encode_request(sequence: int, payload: str) -> bytes:
-    """A ``Request``. A sequence outside int32 raises ValueError."""
+    """Return an encoded ``Request``. Raise ValueError if the sequence is outside int32."""
     return Request(sequence=sequence, payload=payload).SerializeToString()
 
 
 def decode_request(value: bytes | None) -> Request:
-    """The ``Request`` in a record's value. Null, empty or foreign bytes raise MalformedError."""
+    """Return the ``Request`` in a record's value. Raise MalformedError for null, empty or foreign bytes."""
     if not value:
         message = "null value" if value is None else "empty value"
         raise MalformedError(message)
@@ -66,7 +72,7 @@ def decode_request(value: bytes | None) -> Request:
 
 
 def decode_response(value: bytes | None) -> Response:
-    """The ``Response`` in a record's value; anything else raises MalformedError."""
+    """Return the ``Response`` in a record's value. Raise MalformedError for anything else."""
     if not value:
         message = "null value" if value is None else "empty value"
         raise MalformedError(message)
@@ -77,44 +83,71 @@ def decode_response(value: bytes | None) -> Response:
         raise MalformedError(message) from None
 
 
-class AnswerEncoder:
-    """Encodes answers of one worker process. Not for two threads at once: the message is reused to save its making.
+def _run_of(headers: Headers) -> bytes | None:
+    """Return the last ``x-run`` among the headers, or None."""
+    for name, value in reversed(headers):
+        if name == RUN_HEADER:
+            return value
+    return None
 
-    Only for a while: what was once set in a message stays in its memory until the message is gone.
+
+class AnswerEncoder:
+    """Encodes answers of one worker process. Not thread-safe, because the message object is reused to save time.
+
+    It is replaced from time to time: a message keeps the memory of everything that was ever set in it.
     """
 
-    def __init__(self, worker: str) -> None:
+    def __init__(self, worker: str, encode: Callable[[Response], bytes] = Response.SerializeToString) -> None:
+        """``encode`` writes a message: see ``worker.formats``."""
         self._worker = worker
+        self._encode = encode
         self._renew()
 
     def _renew(self) -> None:
-        self._used = 0  # bytes that were set in the message, about
+        self._used = 0  # approximate bytes that were set in the message
         self._message = message = Response(isprocessed=True, outcome=OK, worker=self._worker)
-        # Kept, since looking a sub-message up costs as much as setting a field.
+        # Kept, because looking up a sub-message takes as long as setting a field.
         self._origin, self._started, self._finished = message.origin, message.started_at, message.finished_at
-        # What these say now: most answers have it in common with the one before.
+        self._requested = message.requested_at
+        # The current values of these fields: most answers share them with the previous one.
         self._partition: Partition | None = None
-        self._started_in = self._finished_in = 0  # the seconds of the times, as nanoseconds
+        self._started_in = self._finished_in = 0  # the seconds of the times, in nanoseconds
+        self._requested_in = 0  # the same in milliseconds
+        self._run: bytes | None = None
 
     def ok(self, attempt: Attempt) -> bytes:
-        """The answer with the handler's result."""
+        """Return the answer with the handler's result."""
         self._used += len(attempt.result) + _NAMES
         if self._used > _REUSED:
             self._renew()
         message, task = self._message, attempt.task
+        record = task.record
         message.result = attempt.result
         message.sequence = attempt.sequence
         message.attempt = task.attempt
         message.cpu_seconds = attempt.cpu_seconds
-        self._set_origin(task.record)
+        self._set_request(record)
         self._set_times(attempt.started_ns, attempt.finished_ns)
-        return message.SerializeToString()
+        run = _run_of(record.headers) if record.headers else None
+        if run != self._run:
+            self._run = run
+            message.run = (run or b"").decode(errors="replace")
+        return self._encode(message)
 
-    def _set_origin(self, record: Record) -> None:
-        origin = self._origin
+    def _set_request(self, record: Record) -> None:
+        origin, timestamp_ms = self._origin, record.timestamp_ms
         if record.partition is not self._partition:
             origin.topic, origin.partition = self._partition = record.partition
         origin.offset = record.offset
+        if timestamp_ms <= 0:  # Kafka has no timestamp
+            self._message.ClearField("requested_at")
+            self._requested, self._requested_in = self._message.requested_at, 0
+            return
+        millis = timestamp_ms - self._requested_in
+        if not 0 <= millis < _MILLIS:
+            self._requested.seconds, millis = divmod(timestamp_ms, _MILLIS)
+            self._requested_in = timestamp_ms - millis
+        self._requested.nanos = millis * 1_000_000
 
     def _set_times(self, started_ns: int, finished_ns: int) -> None:
         nanos = started_ns - self._started_in
@@ -129,7 +162,7 @@ class AnswerEncoder:
         self._finished.nanos = nanos
 
     def unprocessed(self, attempt: Attempt, failure: Failure, outcome: str) -> bytes:
-        """The answer to a request that has no result; ``outcome`` is DEAD_LETTERED, EXPIRED or CANCELLED."""
+        """Return the answer to a request without a result. ``outcome`` is DEAD_LETTERED, EXPIRED or CANCELLED."""
         task, error = attempt.task, Error(type=failure.type, message=failure.message, traceback=failure.traceback)
         record = task.record
         message = Response(
@@ -142,7 +175,11 @@ class AnswerEncoder:
             worker=self._worker,
             cpu_seconds=attempt.cpu_seconds,
         )
-        if attempt.started_ns:  # it was started at all
+        if attempt.started_ns:  # it has started
             message.started_at.FromNanoseconds(attempt.started_ns)
             message.finished_at.FromNanoseconds(attempt.finished_ns)
-        return message.SerializeToString()
+        if record.timestamp_ms > 0:
+            message.requested_at.FromMilliseconds(record.timestamp_ms)
+        if (run := _run_of(record.headers)) is not None:
+            message.run = run.decode(errors="replace")
+        return self._encode(message)

@@ -1,4 +1,4 @@
-"""Exit codes, the errors that carry them, and what a handler may raise."""
+"""Exit codes, the errors that have them, and the exceptions that a handler may raise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """How ``worker run`` (and, where noted, one worker process) ends."""
+    """The exit codes of ``worker run`` and, where noted, of a worker process."""
 
     DRAINED = 0
     SUPERVISOR_CRASHED = 1
@@ -15,20 +15,20 @@ class ExitCode(enum.IntEnum):
     BROKER_UNREACHABLE = 4
     CRASH_LOOP = 5
     DRAIN_TIMED_OUT = 6
-    # Of a worker process only; the supervisor restarts it.
+    # Only of a worker process; the supervisor restarts it.
     PROCESS_CRASHED = 70
     CLIENT_FATAL = 71
     THREAD_DIED = 72
 
 
 class WorkerError(Exception):
-    """An error with one clear line for the person who runs the worker, and an exit code."""
+    """An error with an exit code and one clear line for the user."""
 
     exit_code = ExitCode.SUPERVISOR_CRASHED
 
 
 class SettingsError(WorkerError):
-    """The settings cannot be used as they are."""
+    """The settings are invalid."""
 
     exit_code = ExitCode.SETTINGS_INVALID
 
@@ -46,21 +46,25 @@ class BrokerError(WorkerError):
 
 
 class ClientFatalError(WorkerError):
-    """The Kafka client of this process is of no more use; the process must be replaced."""
+    """The Kafka client of this process has failed permanently. The process must be replaced."""
 
     exit_code = ExitCode.CLIENT_FATAL
 
 
 class Reject(Exception):  # noqa: N818 - a verdict a handler raises, and its name is part of the contract
-    """Raised by a handler: this request can never succeed; send it to the dead letters now."""
+    """Raised by a handler: this request can never succeed. It goes to the dead-letter topic at once."""
 
     def __init__(self, reason: str = "rejected by the handler") -> None:
         super().__init__(reason)
 
 
 class Retry(Exception):  # noqa: N818 - a verdict a handler raises, and its name is part of the contract
-    """Raised by a handler: try this request again, after ``after`` seconds (None: the usual back-off)."""
+    """Raised by a handler: try this request again after ``after`` seconds (None: the usual back-off)."""
 
-    def __init__(self, reason: str = "retry asked for by the handler", *, after: float | None = None) -> None:
+    def __init__(self, reason: str = "the handler requested a retry", *, after: float | None = None) -> None:
         super().__init__(reason)
         self.after = after
+
+
+class Cancelled(Exception):  # noqa: N818 - raised for the handler, and its name is part of the interface
+    """Raised by ``context.cancelled.raise_if_set()``: the handler stops because its task was cancelled."""

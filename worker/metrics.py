@@ -1,4 +1,4 @@
-"""The numbers of one worker process: plain counters that its poll thread owns and publishes as a snapshot."""
+"""The metrics of one worker process: plain counters that its poll thread owns and publishes in snapshots."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 
 
 class Metrics:
-    """Counters, gauges and histograms by the names of ``worker.vocabulary``; used from one thread, no locks."""
+    """Counters, gauges and histograms, named as in ``worker.vocabulary``. Used from one thread, without locks."""
 
     def __init__(self) -> None:
         self._counters: defaultdict[str, float] = defaultdict(float)
         self._labelled: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-        self._gauges: dict[str, float] = {}
+        self._gauges: dict[str, float | dict[str, float]] = {}
         self._histograms: dict[str, list[float]] = {}
 
     def add(self, name: str, amount: float = 1, label: str | None = None) -> None:
-        """Raise a counter."""
+        """Increase a counter."""
         if label is None:
             self._counters[name] += amount
         else:
             self._labelled[name][label] += amount
 
-    def set(self, name: str, value: float) -> None:
-        """Set a gauge."""
+    def set(self, name: str, value: float | dict[str, float]) -> None:
+        """Set a gauge: to a number, or to a number per label."""
         self._gauges[name] = value
 
     def observe(self, name: str, observations: Sequence[float]) -> None:
-        """Add observations (seconds) to a histogram: counts per bucket (the last is infinity), then the sum."""
+        """Add observations (seconds) to a histogram: counts per bucket (the last one is infinity), then the sum."""
         row = self._histograms.get(name)
         if row is None:
             row = self._histograms[name] = [0.0] * (len(BUCKETS) + 2)
-        below, ordered = 0, sorted(observations)  # of thousands at once, each would take its time to be looked at
+        below, ordered = 0, sorted(observations)  # with thousands at once, looking at each one would take too long
         for bucket, bound in enumerate(BUCKETS):
             upto = bisect.bisect_right(ordered, bound, below)
             row[bucket] += upto - below
@@ -46,7 +46,7 @@ class Metrics:
         row[-1] += sum(ordered)
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it, JSON-ready: ``counters`` (a number, or a number per label), ``gauges``, ``histograms``."""
+        """Return everything JSON-ready: ``counters`` (a number, or a number per label), ``gauges``, ``histograms``."""
         return {
             "counters": {**self._counters, **{name: dict(row) for name, row in self._labelled.items()}},
             "gauges": dict(self._gauges),

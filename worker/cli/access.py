@@ -1,4 +1,4 @@
-"""How the tools reach Kafka: by the settings in the environment."""
+"""Access to Kafka for the tools, according to the settings in the environment."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ if TYPE_CHECKING:
 
     from worker.core.model import Partition, Record
 
-PATIENCE = 10.0  # seconds; whoever typed a command does not want to wait as long as a deployment
+TIMEOUT = 10.0  # seconds; the user of a command does not want to wait as long as a deployment
 
 
 class Access:
-    """The settings, and clients made from them. SettingsError if those are wrong."""
+    """The settings and the clients created from them. Raises SettingsError if the settings are invalid."""
 
     def __init__(self) -> None:
         self.settings = ClientSettings.load(os.environ)
         self._properties = self.settings.client_properties()
-        self.cluster = Cluster(self._properties, min(PATIENCE, self.settings.connect_timeout))
+        self.cluster = Cluster(self._properties, min(TIMEOUT, self.settings.connect_timeout))
 
     def reader(self, starts: Mapping[Partition, int]) -> Reader:
-        """A reader of what stands from ``starts`` on. It names the group because clients must; it does not join."""
+        """Return a reader from the offsets ``starts``. It has the group's id, as clients need one, but does
+        not join.
+        """
         return Reader({**self._properties, "group.id": self.settings.group}, starts)
 
     def read(self, starts: Mapping[Partition, int]) -> Iterator[Record]:
-        """Every committed record from ``starts`` up to the present end."""
+        """Yield every committed record from the offsets ``starts`` to the current end."""
         with contextlib.closing(self.reader(starts)) as reader:
             yield from reader.to_end()
 
     def sender(self) -> Sender:
-        """A producer."""
+        """Return a producer."""
         return Sender(self._properties)

@@ -1,4 +1,4 @@
-"""Answers as JSON, for ``worker submit --output``."""
+"""Converts answers to JSON, for ``worker submit --output``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def outcome_of(response: Response) -> str:
-    """The outcome's name. A writer that knows only the first two fields says OK or FAILED by ``isprocessed``."""
+    """Return the name of the outcome. If only the first two fields are set: OK or FAILED, by ``isprocessed``."""
     if response.outcome:
         return Outcome.Name(response.outcome)
     return "OK" if response.isprocessed else "FAILED"
 
 
 def as_json(record: Record, response: Response) -> dict[str, Any]:
-    """The answer with its key and place. ``result`` is text; one that is not UTF-8 is in ``result_base64`` instead."""
+    """Return the answer with its key and position. A result that is not UTF-8 text is in ``result_base64`` instead."""
     origin = response.origin
     return {
         "sequence": response.sequence,

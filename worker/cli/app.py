@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and how they end."""
+"""The command line, with its commands and exit codes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,39 @@ import click
 
 from worker.cli.console import INTERRUPTED
 from worker.errors import WorkerError
-from worker.logs import complain
+from worker.logs import print_error
 
-COMMANDS = {  # imported when they are used: the supervisor needs no tools, the tools no supervisor
+COMMANDS = {  # imported on use: the supervisor does not need the tools, the tools do not need the supervisor
     "run": "worker.cli.run:run",
     "submit": "worker.cli.submit:submit",
+    "answer": "worker.cli.answer:answer",
+    "wait": "worker.cli.wait:wait",
     "status": "worker.cli.status:status",
+    "tasks": "worker.cli.tasks:tasks",
+    "top": "worker.cli.top:top",
+    "cancel": "worker.cli.cancel:cancel",
+    "stack": "worker.cli.stack:stack",
     "dlq": "worker.cli.dlq:dlq",
     "doctor": "worker.cli.doctor:doctor",
 }
 
 EPILOG = """\b
-Everything is configured by environment variables. Every command needs
+Environment variables configure everything. Every command needs
   KAFKA_BOOTSTRAP_SERVER  KAFKA_REQUEST_TOPIC  KAFKA_ACK_TOPIC  KAFKA_CONSUMER_GROUP_ID
-and run also
+and `worker run` also needs
   WORKER_HANDLER=package.module:function
+
+\b
+Example:
+  export KAFKA_BOOTSTRAP_SERVER=127.0.0.1:9092 KAFKA_REQUEST_TOPIC=requests
+  export KAFKA_ACK_TOPIC=answers KAFKA_CONSUMER_GROUP_ID=workers
+  export WORKER_HANDLER=examples.hello:greet
+  worker doctor && worker run
 """
 
 
 class Commands(click.Group):
-    """The commands, each imported when it is used."""
+    """The commands; each is imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -47,7 +60,7 @@ def cli() -> None:
 
 
 def run() -> int:
-    """Run the command that the arguments name; returns its exit code. What the user can mend ends in one line."""
+    """Run the command in the arguments and return its exit code. User errors are printed as one line."""
     try:
         code = cli.main(prog_name="worker", standalone_mode=False)
     except click.ClickException as error:
@@ -55,12 +68,12 @@ def run() -> int:
         return error.exit_code
     except WorkerError as error:
         for line in str(error).splitlines():
-            complain(line)
+            print_error(line)
         return int(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("aborted", err=True)
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has gone, as in `worker dlq list | head`
+    except BrokenPipeError:  # the reader of our output has ended, as in `worker dlq list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
     return int(code or 0)

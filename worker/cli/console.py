@@ -1,4 +1,4 @@
-"""What the commands show while they work, and how they are stopped. Words go to stderr, data to stdout."""
+"""The output of the commands, and how to stop them. Messages go to stderr, data to stdout."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LINE_EVERY = 5.0  # seconds between two lines where there is no terminal for a bar
-WIDTH = 200  # columns of a table that goes to a file
-INTERRUPTED = 130  # the exit code of a command ended by Ctrl-C, as shells have it
+LINE_EVERY = 5.0  # seconds between two lines if there is no terminal for a progress bar
+WIDTH = 200  # columns of a table that is not printed on a terminal
+INTERRUPTED = 130  # the exit code after Ctrl-C, by the convention of shells
 
 
 class Meter(Protocol):
-    """Shows how much is done."""
+    """Shows the progress of a command."""
 
     def show(self, done: int) -> None:
-        """So many are done now."""
+        """Show that ``done`` are done now."""
 
 
 @contextlib.contextmanager
 def meter(label: str, total: int) -> Iterator[Meter]:
-    """A bar on a terminal, else a line now and then."""
+    """Show a progress bar on a terminal, otherwise a line every few seconds."""
     if sys.stderr.isatty():
         with _bar() as progress:
             task = progress.add_task(label, total=total)
@@ -66,53 +66,59 @@ class _Lines:
     def __init__(self, label: str, total: int) -> None:
         self._label = label
         self._total = total
-        self._said = time.monotonic()
+        self._shown_at = time.monotonic()
 
     def show(self, done: int) -> None:
         now = time.monotonic()
-        if now - self._said >= LINE_EVERY:
-            self._said = now
-            say(f"{self._label}: {done} of {self._total}")
+        if now - self._shown_at >= LINE_EVERY:
+            self._shown_at = now
+            echo(f"{self._label}: {done} of {self._total}")
 
 
-def say(text: str) -> None:
-    """A line for the reader."""
+def echo(text: str) -> None:
+    """Print a message."""
     click.echo(text, err=True)
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 request``, ``2 requests``, ``3 processes``."""
+    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{plural}"
+
+
 def columns(*titles: str) -> Table:
-    """An empty table."""
+    """Return an empty table."""
     return Table(*titles, box=None, pad_edge=False)
 
 
 def show(table: Table) -> None:
-    """A table on stdout: as wide as the terminal, or wide enough for most where there is none."""
+    """Print a table on stdout, as wide as the terminal, or ``WIDTH`` columns wide."""
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 
 class Stop:
-    """Whether the command was asked to stop."""
+    """Becomes true when a signal has asked the command to stop."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     def __bool__(self) -> bool:
-        return self.asked
+        return self.requested
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[Stop]:
-    """The first Ctrl-C or SIGTERM asks the command to stop, the second ends it.
+    """Handle signals: the first Ctrl-C or SIGTERM asks the command to stop, the second kills it.
 
-    The handler only sets a flag: one that raised inside a call of the Kafka client would lose what the call returns.
+    The handler only sets a flag, because an exception inside a call of the Kafka client would lose its result.
     """
     stop = Stop()
 
-    def ask(number: int, _frame: object) -> None:
-        stop.asked = True
+    def request(number: int, _frame: object) -> None:
+        stop.requested = True
         signal.signal(number, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -1,4 +1,4 @@
-"""What ``worker submit`` sends: arguments or a file, checked as a whole before the first request goes out."""
+"""The input of ``worker submit``: arguments or a file, checked completely before the first request is sent."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
 from worker.cli.rows import InputError, Row, csv_rows, encoded, json_rows, numbered
-from worker.codec import encode_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.core.model import Headers
 
+    Encode = Callable[[int, str], bytes]  # of a request, by sequence and payload
+
 INT32 = range(-(2**31), 2**31)
 
 
 class Item(NamedTuple):
-    """One request as it is sent."""
+    """One request, ready to send."""
 
     sequence: int
     key: bytes
@@ -29,14 +30,20 @@ class Item(NamedTuple):
 
 
 class Source:
-    """Rows that can be gone through twice: once to check them all, once to send them. Closes their file."""
+    """Rows that can be read twice: once to check them all, and once to send them. It closes the file."""
 
     def __init__(
-        self, rows: Callable[[], Iterator[Row]], start: int, job: str | None, file: IO[bytes] | None = None
+        self,
+        rows: Callable[[], Iterator[Row]],
+        start: int,
+        job: str | None,
+        encode: Encode,
+        file: IO[bytes] | None = None,
     ) -> None:
         self._rows = rows
         self._start = start
         self._job = job
+        self._encode = encode
         self._file = file
 
     def __enter__(self) -> Self:
@@ -47,19 +54,21 @@ class Source:
             self._file.close()
 
     def items(self) -> Iterator[Item]:
-        """The requests. A row without a sequence gets ``start`` plus its position; InputError at the first fault."""
+        """Yield the requests. A row without a sequence gets ``start`` plus its position. Raise InputError if one is
+        invalid.
+        """
         for number, row in enumerate(self._rows(), start=self._start):
-            yield _item(row, number if row.sequence is None else row.sequence, self._job)
+            yield _item(row, number if row.sequence is None else row.sequence, self._job, self._encode)
 
 
-def from_arguments(payloads: tuple[str, ...], start: int, job: str | None) -> Source:
-    """One request per argument."""
+def from_arguments(payloads: tuple[str, ...], start: int, job: str | None, encode: Encode) -> Source:
+    """Return one request per argument."""
     rows = [Row(f"argument {number}", payload) for number, payload in enumerate(payloads, start=1)]
-    return Source(lambda: iter(rows), start, job)
+    return Source(lambda: iter(rows), start, job, encode)
 
 
-def from_file(name: str, start: int, job: str | None) -> Source:
-    """CSV if the name ends so, else JSON lines; ``-`` is JSON lines from standard input."""
+def from_file(name: str, start: int, job: str | None, encode: Encode) -> Source:
+    """Read CSV if the name ends in ``.csv``, otherwise JSON lines; ``-`` is JSON lines from standard input."""
     read = csv_rows if name.lower().endswith(".csv") else json_rows
     file = _rewindable(name)
 
@@ -67,11 +76,11 @@ def from_file(name: str, start: int, job: str | None) -> Source:
         file.seek(0)
         return read(numbered(file, "standard input" if name == "-" else name))
 
-    return Source(rows, start, job, file)
+    return Source(rows, start, job, encode, file)
 
 
 def _rewindable(name: str) -> IO[bytes]:
-    """The file itself; a copy of what comes from a pipe, which can be read only once."""
+    """Return the file itself, or a copy of a pipe, which can be read only once."""
     try:
         file = sys.stdin.buffer if name == "-" else Path(name).open("rb")  # noqa: SIM115 - the source closes it
     except OSError as error:
@@ -84,12 +93,12 @@ def _rewindable(name: str) -> IO[bytes]:
     return copy
 
 
-def _item(row: Row, sequence: int, job: str | None) -> Item:
+def _item(row: Row, sequence: int, job: str | None, encode: Encode) -> Item:
     if sequence not in INT32:
         raise InputError(f"{row.where}: sequence {sequence} is outside of int32")
     encoded(row.where, row.payload)
-    value = encode_request(sequence, row.payload)
+    value = encode(sequence, row.payload)
     if not value:
-        raise InputError(f"{row.where}: an empty payload with sequence 0 is an empty record, which is no request")
+        raise InputError(f"{row.where}: an empty payload needs a sequence other than 0, or the record would be empty")
     key = row.key if row.key is not None else f"{job}/{sequence:010d}" if job else str(sequence)
     return Item(sequence, encoded(row.where, key), value, row.headers)

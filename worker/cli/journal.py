@@ -1,8 +1,9 @@
-"""Which dead letters have been sent again: a compacted topic beside the dead-letter topic.
+"""The replay journal: a compacted topic that records which dead letters were replayed.
 
-One record for each letter replayed, keyed by its mark, is written when the new request is confirmed. A process that
-dies in between leaves the record of its *run* open: it says where the request topics ended when the run began, so the
-next run finds what was sent by looking there for requests with a ``x-replayed-from`` header.
+It has one record per replayed dead letter, keyed by its mark and written when the new request is confirmed. A replay
+also writes a record of its *run*, with the ends of the request topics when it began. If a run dies, this record stays
+open. The next run then reads the request topics from there and finds the sent requests by the header
+``x-replayed-from``.
 """
 
 from __future__ import annotations
@@ -10,30 +11,31 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from worker.cli.letters import REPLAYED_FROM
 from worker.core.model import Partition
 from worker.errors import BrokerError
+from worker.headers import REPLAYED_FROM
 from worker.kafka.sender import Outgoing, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from worker.cli.access import Access
-    from worker.cli.letters import Letter
+    from worker.cli.dead_letters import DeadLetter
+    from worker.kafka.descriptions import Span
     from worker.kafka.sender import Sender
 
 RUN = "run"
 
 
 class Journal:
-    """The memory of all replays from one dead-letter topic. Raises BrokerError when Kafka does not answer."""
+    """All replays from one dead-letter topic. Raises BrokerError when Kafka does not respond."""
 
     def __init__(self, access: Access) -> None:
         self.topic = f"{access.settings.dead_letter_topic}.replayed"
         self._read = access.read
         self._cluster = access.cluster
-        self._marks: set[str] = set()  # of letters replayed, as recorded
-        self._places: set[str] = set()  # of letters replayed by a run that did not finish, as found
+        self._marks: set[str] = set()  # of recorded replayed dead letters
+        self._places: set[str] = set()  # of dead letters replayed by an unfinished run
         self._load()
 
     def _load(self) -> None:
@@ -52,25 +54,29 @@ class Journal:
             self._places = set(self._find(json.loads(run)))
 
     def _find(self, ends: dict[str, dict[str, int]]) -> Iterator[str]:
-        """The places of the letters that were replayed after the request topics ended so."""
+        """Yield the positions of the dead letters that were replayed after the request topics had these ends."""
         starts = {Partition(topic, int(number)): end for topic, row in ends.items() for number, end in row.items()}
         for record in self._read(starts):
             for name, content in record.headers:
                 if name == REPLAYED_FROM and content:
                     yield content.decode(errors="replace")
 
-    def knows(self, letter: Letter) -> bool:
-        """Whether the letter was replayed."""
-        return letter.mark in self._marks or self.lacks(letter)
+    def was_replayed(self, dead_letter: DeadLetter) -> bool:
+        """Return whether the dead letter was replayed."""
+        return dead_letter.mark in self._marks or self.unrecorded(dead_letter)
 
-    def lacks(self, letter: Letter) -> bool:
-        """Whether the letter was replayed by a run that died before it recorded that."""
-        return letter.place in self._places and letter.mark not in self._marks
+    def unrecorded(self, dead_letter: DeadLetter) -> bool:
+        """Return whether the dead letter was replayed by a run that died before it could record that."""
+        return dead_letter.place in self._places and dead_letter.mark not in self._marks
 
-    def begin(self, sender: Sender, topics: Iterable[str], lacking: Iterable[str]) -> None:
-        """Open a run that sends to ``topics``. ``lacking`` are the marks to be recorded from the run before."""
+    def count(self, spans: Mapping[Partition, Span]) -> int:
+        """Return how many of the dead letters in ``spans`` are recorded as replayed."""
+        return sum(_is_in(mark, spans) for mark in self._marks)
+
+    def begin(self, sender: Sender, topics: Iterable[str], unrecorded: Iterable[str]) -> None:
+        """Open a run that sends to ``topics``. ``unrecorded`` are the marks that the last run did not record."""
         self._cluster.create(self.topic, 1, {"cleanup.policy": "compact"})
-        self._write(sender, dict.fromkeys(lacking, b"found"))
+        self._write(sender, dict.fromkeys(unrecorded, b"found"))
         ends: dict[str, dict[int, int]] = {}
         for topic in topics:
             spans = self._cluster.spans(self._cluster.partitions(topic))
@@ -78,11 +84,11 @@ class Journal:
         self._write(sender, {RUN: json.dumps(ends).encode()})
 
     def record(self, sender: Sender, replayed: Mapping[str, str]) -> None:
-        """These marks were replayed, each to the given place of the request topic."""
+        """Record these marks, each with the position of the new request."""
         self._write(sender, {mark: place.encode() for mark, place in replayed.items()})
 
     def finish(self, sender: Sender) -> None:
-        """The run is complete: all it sent is recorded."""
+        """Close the run: everything that it sent is recorded."""
         self._write(sender, {RUN: None})
 
     def _write(self, sender: Sender, entries: Mapping[str, bytes | None]) -> None:
@@ -90,3 +96,9 @@ class Journal:
         failure = next((delivery.failure for delivery in deliver(sender, records) if delivery.failure), None)
         if failure:
             raise BrokerError(f"writing to {self.topic} failed: {failure}")
+
+
+def _is_in(mark: str, spans: Mapping[Partition, Span]) -> bool:
+    topic, number, offset, _ = mark.rsplit("/", 3)
+    span = spans.get(Partition(topic, int(number)))
+    return span is not None and span.start <= int(offset) < span.end

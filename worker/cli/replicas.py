@@ -1,4 +1,4 @@
-"""Asking replicas over HTTP what they work on."""
+"""Asks replicas over HTTP which tasks their processes run."""
 
 from __future__ import annotations
 
@@ -7,45 +7,66 @@ import json
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from worker.cli.console import say
+from worker.cli.console import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TIMEOUT = 5.0  # seconds
+_TASK = ("topic", "partition", "offset")  # a task has at least these
 
 
 def running(urls: Sequence[str], port: int) -> list[dict[str, Any]]:
-    """The processes of the replicas at ``urls``; without any, of the one on this machine, if it answers on ``port``.
+    """Return the processes of the replicas at ``urls``. Without any: of the replica on this machine, if one uses
+    ``port``.
 
-    A replica that was named and does not answer is reported on stderr and left out.
+    If a named replica does not respond, report that on stderr and leave it out.
     """
     if not urls:
-        return _ask(f"http://127.0.0.1:{port}", named=False) if port else []
-    return [process for url in urls for process in _ask(url, named=True)]
+        return _rows(f"http://127.0.0.1:{port}", named=False) if port else []
+    return [row for url in urls for row in _rows(url, named=True)]
 
 
-def _ask(url: str, *, named: bool) -> list[dict[str, Any]]:
+def processes(url: str, *, named: bool) -> list[dict[str, Any]]:
+    """Return the processes of a replica, as its ``/tasks`` shows them; none if it does not respond.
+
+    Report that on stderr if the user ``named`` the replica.
+    """
     address = f"{url.rstrip('/').removesuffix('/tasks')}/tasks"
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT) as answer:  # noqa: S310 - an address the user gave
-            return [_flat(url, process) for process in json.load(answer)["processes"]]
+        with urllib.request.urlopen(address, timeout=TIMEOUT) as response:  # noqa: S310 - an address the user gave
+            return [_checked(process) for process in json.load(response)["processes"]]
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
-        # Also whatever another program on that port may have answered.
+        # This also handles the response of another program on that port.
         if named:
-            say(f"{address} does not answer as a replica: {error}")
+            echo(f"{address} does not respond as a replica: {error}")
         return []
 
 
-def _flat(url: str, process: dict[str, Any]) -> dict[str, Any]:
-    task = process.get("task") or {}
-    return {
-        "replica": url,
-        "slot": process.get("slot"),
-        "pid": process.get("pid"),
-        "state": process.get("state"),
-        "queued": process.get("queued"),
-        "task": f"{task['topic']}[{task['partition']}]@{task['offset']}" if task else None,
-        "attempt": task.get("attempt"),
-        "seconds": task.get("seconds"),
-    }
+def _checked(process: dict[str, Any]) -> dict[str, Any]:
+    if not all(name in task for task in tasks_of(process) for name in _TASK):
+        raise ValueError("a task without its origin")
+    return process
+
+
+def _rows(url: str, *, named: bool) -> list[dict[str, Any]]:
+    """Return each process with its replica. ``task`` and ``beside`` have the form of ``/tasks``."""
+    names = ("slot", "pid", "state", "queued", "task", "beside")
+    return [{"replica": url, **{name: row.get(name) for name in names}} for row in processes(url, named=named)]
+
+
+def tasks_of(process: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return all tasks that run in a process, including the long ones beside others."""
+    task = process.get("task")
+    return [*([task] if task else []), *(process.get("beside") or [])]
+
+
+def flat(process: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a process for ``worker status``: one per task, or one without a task."""
+    rest = {name: value for name, value in process.items() if name not in ("task", "beside")}
+    return [{**rest, **_row(task)} for task in tasks_of(process) or [{}]]
+
+
+def _row(task: dict[str, Any]) -> dict[str, Any]:
+    origin = "/".join(str(task[name]) for name in _TASK) if task else None
+    return {"task": origin, **{name: task.get(name) for name in ("key", "sequence", "attempt", "seconds")}}

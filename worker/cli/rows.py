@@ -1,4 +1,4 @@
-"""Reading JSON lines and CSV for ``worker submit``, row by row; each fault is named with its file and line."""
+"""Reads JSON lines and CSV for ``worker submit``, row by row. Errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COLUMNS = {"payload", "sequence", "key"}
 
 
 class InputError(click.ClickException):
-    """A row that cannot be sent; the message names its file and line."""
+    """The row cannot be sent. The message names its file and line."""
 
     exit_code = 2
 
 
 class Row(NamedTuple):
-    """One request as it was written; what was left out is None. ``where`` names its place."""
+    """One request from the input; missing fields are None. ``where`` is its file and line."""
 
     where: str
     payload: str
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 def numbered(file: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
-    """Each line as text, with its place."""
+    """Yield each line as text, with its file and line number."""
     for number, line in enumerate(file, start=1):
         where = f"{name}, line {number}"
         try:
@@ -47,7 +47,9 @@ def numbered(file: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
 
 
 def json_rows(lines: Iterable[tuple[str, str]]) -> Iterator[Row]:
-    """A string is a payload; an object has ``payload`` and may have ``sequence``, ``key`` and ``headers``."""
+    """Parse JSON lines. A string is a payload; an object has ``payload`` and perhaps ``sequence``, ``key``,
+    ``headers``.
+    """
     for where, line in lines:
         if not line.strip():
             continue
@@ -60,7 +62,7 @@ def json_rows(lines: Iterable[tuple[str, str]]) -> Iterator[Row]:
         elif isinstance(value, dict):
             yield _from_object(where, value)
         else:
-            raise InputError(f"{where}: expected an object with a payload, or a string, not {line.strip()[:40]}")
+            raise InputError(f"{where}: must be a string or an object with a payload, not {line.strip()[:40]}")
 
 
 def _from_object(where: str, value: dict[str, Any]) -> Row:
@@ -85,15 +87,15 @@ def _headers(where: str, value: object) -> Headers:
 
 
 def csv_rows(lines: Iterable[tuple[str, str]]) -> Iterator[Row]:
-    """The first line names the columns: ``payload`` and, where wanted, ``sequence`` and ``key``."""
-    place = ["empty file"]  # of the line read last: the last one of its row
+    """Parse CSV. The first line names the columns: ``payload`` and optionally ``sequence`` and ``key``."""
+    place = ["empty file"]  # the last line read, which is the last line of its row
 
     def texts() -> Iterator[str]:
         for where, line in lines:
             place[0] = where
             yield line
 
-    csv.field_size_limit(2**31 - 1)  # the default, 128 kB, is less than a record may hold
+    csv.field_size_limit(2**31 - 1)  # the default, 128 kB, is less than the size of a record
     reader = csv.DictReader(texts(), strict=True)
     try:
         names = set(reader.fieldnames or ())
@@ -106,7 +108,7 @@ def csv_rows(lines: Iterable[tuple[str, str]]) -> Iterator[Row]:
 
 def _from_cells(where: str, cells: dict[str, Any]) -> Row:
     if None in cells or None in cells.values():
-        raise InputError(f"{where}: expected as many cells as the first line has columns")
+        raise InputError(f"{where}: the line must have as many cells as the first line has columns")
     sequence = cells.get("sequence") or None
     try:
         return Row(where, cells["payload"], None if sequence is None else int(sequence), cells.get("key") or None)
@@ -119,15 +121,15 @@ def _from_cells(where: str, cells: dict[str, Any]) -> Row:
 
 def _check_names(where: str, found: set[str], allowed: set[str]) -> None:
     if "payload" not in found:
-        raise InputError(f"{where}: there is no payload, only {', '.join(sorted(found)) or 'nothing'}")
+        raise InputError(f"{where}: payload is missing; the fields are {', '.join(sorted(found)) or 'none'}")
     if not found <= allowed:
         unknown, known = ", ".join(sorted(found - allowed)), ", ".join(sorted(allowed))
-        raise InputError(f"{where}: unknown: {unknown}; there are {known}")
+        raise InputError(f"{where}: unknown field: {unknown}; the known ones are {known}")
 
 
 def encoded(where: str, text: str) -> bytes:
-    """The text as UTF-8; InputError if it cannot be."""
+    """Return the text as UTF-8. Raise InputError if that is not possible."""
     try:
         return text.encode()
-    except UnicodeEncodeError as error:  # JSON can write half of a surrogate pair
+    except UnicodeEncodeError as error:  # JSON can contain half of a surrogate pair
         raise InputError(f"{where}: {text!r} cannot be written as UTF-8") from error

@@ -1,4 +1,4 @@
-"""``worker run``: one replica, until SIGTERM."""
+"""``worker run``: runs one replica until SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ Example:
   WORKER_HANDLER=examples.hello:greet worker run
 
 \b
-SIGTERM or Ctrl-C: running tasks finish, nothing new starts; a second one cancels them.
-Exit codes: 0 drained · 1 crash of the supervisor · 2 settings invalid · 3 handler cannot be
-loaded · 4 broker or topics unreachable at start · 5 processes keep crashing · 6 drain timed out.
+After SIGTERM or Ctrl-C no new task starts and running tasks finish. A second signal cancels them.
+Exit codes: 0 drained · 1 crash of the supervisor · 2 invalid settings · 3 the handler cannot be
+loaded · 4 broker or topics not reachable at start · 5 processes keep crashing · 6 running tasks
+were cancelled.
 """
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Start the worker processes and run tasks.")
 def run() -> int:
     """Start the worker processes and run tasks until SIGTERM."""
-    # Imported here, so that --help needs no more than click.
+    # Imported here, so that --help needs only click.
     from worker.settings import Settings  # noqa: PLC0415
     from worker.supervisor.run import run as run_replica  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Sending requests and counting what was confirmed."""
+"""Sends requests and counts the confirmed ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from worker.cli.inputs import Source
     from worker.kafka.sender import Delivery, Sender
 
-STOP_PATIENCE = 10.0  # seconds that what is under way may take to be confirmed once the command was stopped
+STOP_TIMEOUT = 10.0  # seconds in which requests in flight may be confirmed after the command was stopped
 
 
 class Sent:
-    """What became of the requests: the confirmed ones in ``tally``, the sequences of the others by reason."""
+    """The confirmed requests in ``tally``, and the sequences of the failed ones by reason."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -31,40 +31,40 @@ class Sent:
     def confirmed(self) -> int:
         return self.tally.sent
 
-    def told(self, sequence: int, delivery: Delivery) -> None:
-        """The broker's word on the request of this sequence."""
+    def on_delivery(self, sequence: int, delivery: Delivery) -> None:
+        """Record the delivery or failure of the request with this sequence."""
         if delivery.failure is None:
             self.tally.expect(delivery.partition, delivery.offset)
         else:
             self.failed[delivery.failure].append(sequence)
 
-    def complaints(self) -> list[str]:
-        """A line for each reason why requests were not delivered, naming them."""
+    def problems(self) -> list[str]:
+        """Return a line for each reason why requests were not delivered, with their sequences."""
         return [f"not delivered ({reason}): sequences {ranges(names)}" for reason, names in self.failed.items()]
 
 
 def send(source: Source, total: int, topic: str, sender: Sender, stop: Stop) -> Sent:
-    """Send all requests and wait until each is confirmed or has failed; less of both if the command is stopped."""
+    """Send all requests and wait until each is confirmed or has failed. End early if the command is stopped."""
     sent = Sent()
-    with meter("delivered", total) as shown:
+    with meter("delivered", total) as progress:
         for item in source.items():
             if stop:
                 break
             record = Outgoing(topic, item.key, item.value, item.headers)
-            sender.send(record, functools.partial(sent.told, item.sequence))
-            shown.show(sent.confirmed)
-        _settle(sender, sent, shown, stop)
+            sender.send(record, functools.partial(sent.on_delivery, item.sequence))
+            progress.show(sent.confirmed)
+        _settle(sender, sent, progress, stop)
     return sent
 
 
-def _settle(sender: Sender, sent: Sent, shown: Meter, stop: Stop) -> None:
+def _settle(sender: Sender, sent: Sent, progress: Meter, stop: Stop) -> None:
     deadline: Deadline | None = None
     while sender.flush(0.2):
-        shown.show(sent.confirmed)
+        progress.show(sent.confirmed)
         now = time.monotonic()
         if stop and deadline is None:
             sender.give_up()
-            deadline = Deadline.after(STOP_PATIENCE, now)
+            deadline = Deadline.after(STOP_TIMEOUT, now)
         elif deadline is not None and deadline.passed(now):
             break
-    shown.show(sent.confirmed)
+    progress.show(sent.confirmed)

@@ -1,4 +1,4 @@
-"""Which requests were answered, and how often: plain counting, no Kafka."""
+"""Counts which requests were answered and how often. It does not use Kafka."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from worker.core.model import Partition
 
 _NOT_OURS = 255
-_MOST = 254  # answers counted per request; more of them are as wrong as these
+_MOST = 254  # answers counted per request at most
 
 
 class Tally:
-    """Counts answers by origin, one byte per offset between our first and last request of a partition."""
+    """Counts answers by origin, with one byte per offset between our first and last request of a partition."""
 
     def __init__(self) -> None:
         self._firsts: dict[Partition, int] = {}
@@ -27,11 +27,11 @@ class Tally:
 
     @property
     def open(self) -> int:
-        """Requests without an answer."""
+        """Return the number of requests without an answer."""
         return self.sent - self.answered
 
     def expect(self, partition: Partition, offset: int) -> None:
-        """A request of ours stands there. Offsets of a partition come in rising order."""
+        """Count a request of ours. The offsets of a partition must rise."""
         row = self._answers.setdefault(partition, bytearray())
         first = self._firsts.setdefault(partition, offset)
         row.extend(bytes([_NOT_OURS]) * (offset - first - len(row)))
@@ -39,7 +39,7 @@ class Tally:
         self.sent += 1
 
     def answer(self, partition: Partition, offset: int, outcome: str) -> bool:
-        """Count an answer to the request there; returns whether that request is ours."""
+        """Count an answer to the request at this position. Return whether the request is ours."""
         row = self._answers.get(partition, bytearray())
         at = offset - self._firsts.get(partition, 0)
         if not 0 <= at < len(row) or row[at] == _NOT_OURS:
@@ -54,14 +54,14 @@ class Tally:
         return True
 
     def unanswered(self) -> Iterator[tuple[Partition, int]]:
-        """The origins of the requests without an answer."""
+        """Yield the origins of the requests without an answer."""
         for partition, row in self._answers.items():
             first = self._firsts[partition]
             yield from ((partition, first + at) for at, count in enumerate(row) if count == 0)
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as text, neighbours drawn together: ``3-7, 12``."""
+    """Return numbers as text, with ranges: ``3-7, 12``."""
     spans: list[list[int]] = []
     for number in sorted(set(numbers)):
         if spans and number == spans[-1][1] + 1:

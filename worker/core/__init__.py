@@ -1,1 +1,1 @@
-"""The decisions, as pure functions and small state machines: time is passed in, nothing here does I/O."""
+"""Decisions as pure functions and small state machines. They get the time as an argument and do no I/O."""

@@ -1,171 +1,199 @@
-"""The lanes of a process: one per assigned partition, each under a lease of its own, taking turns."""
+"""The partitions that a process owns, each under a separate lease. They take turns."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from worker.core.lane import Lane
-from worker.core.model import End
-from worker.core.notes import NOTHING, Notes
+from worker.core.commit_metadata import EMPTY, CommitMetadata
+from worker.core.model import PartitionEnd
+from worker.core.owned_partition import OwnedPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from worker.core.crash import Crash
+    from worker.core.dispatch import DispatchRule
     from worker.core.model import Partition, Record, Task
-    from worker.core.starts import Starts
+
+
+class Admitted(NamedTuple):
+    """The result of admitting records: how many were queued, their bytes, and the repeated ones, which were dropped."""
+
+    records: int
+    size: int
+    repeated: list[Record]
 
 
 class Assignment:
-    """What this process owns. A new lease is given on every assignment, also of a partition it had before."""
+    """The partitions that this process owns. Each assignment begins a new lease. Used on the poll thread."""
 
     def __init__(self, ordering: str = "partition", *, batches: bool = False) -> None:
-        self.lanes: dict[Partition, Lane] = {}
+        self.partitions: dict[Partition, OwnedPartition] = {}
         self._ordering = ordering
         self._batches = batches
-        self._turns: deque[Lane] = deque()
-        self._leases = 0
+        self._turns: deque[OwnedPartition] = deque()
+
+    def __iter__(self) -> Iterator[OwnedPartition]:
+        return iter(self.partitions.values())
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def owner_of(self, task: Task) -> OwnedPartition | None:
+        """Return the partition of the task if this process still owns it under the same lease, else None."""
+        owned = self.partitions.get(task.record.partition)
+        return owned if owned is not None and owned.lease is task.claim else None
 
     def assign(
-        self, bases: Mapping[Partition, int | None], notes: Mapping[Partition, Notes] | None = None
-    ) -> list[Lane]:
-        """Open a lane for each partition, where the group stands at an offset; one that was open is closed first."""
-        opened = []
-        for partition, base in bases.items():
-            self.close([partition])
-            self._leases += 1
-            noted = (notes or {}).get(partition, NOTHING)
-            lane = Lane(partition, self._leases, base=base, notes=noted, ordering=self._ordering, batches=self._batches)
-            self.lanes[partition] = lane
-            self._turns.append(lane)
-            opened.append(lane)
-        return opened
+        self,
+        offsets: Mapping[Partition, int | None],
+        metadata: Mapping[Partition, CommitMetadata] | None = None,
+        crashes: Mapping[Partition, Crash] | None = None,
+    ) -> list[OwnedPartition]:
+        """Begin a lease for each partition, at the group's committed offset. An older lease ends first.
 
-    def close(self, partitions: Iterable[Partition]) -> None:
+        ``crashes`` says which task the previous owner was running when it died, if that is known.
+        """
+        added = []
+        for partition, offset in offsets.items():
+            self.end([partition])
+            left = (metadata or {}).get(partition, EMPTY)
+            owned = OwnedPartition(
+                partition,
+                start_offset=offset,
+                metadata=left,
+                ordering=self._ordering,
+                batches=self._batches,
+                crash=(crashes or {}).get(partition),
+            )
+            self.partitions[partition] = owned
+            self._turns.append(owned)
+            added.append(owned)
+        return added
+
+    def end(self, partitions: Iterable[Partition]) -> None:
         """End the leases of these partitions."""
         for partition in partitions:
-            lane = self.lanes.pop(partition, None)
-            if lane is not None:
-                lane.close()
-                self._turns.remove(lane)
+            owned = self.partitions.pop(partition, None)
+            if owned is not None:
+                owned.end()
+                self._turns.remove(owned)
 
-    def admit(self, records: Iterable[Record | End]) -> tuple[int, int]:
-        """Queue records; those of partitions that are not ours, or are leaving, are let go.
+    def admit(self, records: Iterable[Record | PartitionEnd]) -> Admitted:
+        """Queue records. Drop those of partitions that are not owned or are leaving.
 
-        Returns how many records there were and the bytes kept.
+        Also drop a second record with the same offset. A broker that continued after its disk was full may have one,
+        and an offset can have only one answer.
         """
         count = kept = 0
-        partition = lane = None
+        repeated: list[Record] = []
+        partition = owned = None
         for record in records:
-            if record.partition is not partition:  # most are of the same as the one before
+            if record.partition is not partition:  # most records are of the same partition as the one before
                 partition = record.partition
-                lane = self.lanes.get(partition)
-            if lane is None or lane.leaving:
+                owned = self.partitions.get(partition)
+            if owned is None or owned.lease.leaving:
                 continue
-            if isinstance(record, End):
-                lane.end(record.offset)
+            if isinstance(record, PartitionEnd):
+                owned.reached_end(record.offset)
+            elif record.offset <= owned.offsets.last and owned.offsets.has_seen(record.offset):
+                repeated.append(record)
             else:
                 count += 1
-                kept += lane.admit(record)
-        return count, kept
+                kept += owned.admit(record)
+        return Admitted(count, kept, repeated)
 
-    # -- starting
+    # -- dispatching
 
-    def take(self, starts: Starts, now: float, *, handed: int) -> list[Task]:
-        """The tasks to hand over next to a service that has ``handed`` already, the lanes taking turns."""
+    def take(self, rule: DispatchRule, now: float, *, in_flight: int) -> list[Task]:
+        """Return the tasks to dispatch next to an executor that has ``in_flight`` already. Partitions take turns."""
         tasks: list[Task] = []
-        while len(tasks) < starts.limit:
-            taken, last = self._take_round(starts, now, starts.limit - len(tasks), alone=not (tasks or handed))
+        while len(tasks) < rule.limit:
+            taken, last = self._take_round(rule, now, rule.limit - len(tasks), alone=not (tasks or in_flight))
             tasks += taken
             if last or not taken:
                 break
         return tasks
 
-    def _take_round(self, starts: Starts, now: float, limit: int, *, alone: bool) -> tuple[list[Task], bool]:
-        """What each lane gives in its turn, and whether nothing may be handed over beside it."""
+    def _take_round(self, rule: DispatchRule, now: float, limit: int, *, alone: bool) -> tuple[list[Task], bool]:
+        """Take tasks from each partition in turn. Also return whether nothing may be dispatched beside them."""
         tasks: list[Task] = []
         ready = self._ready(now)
-        share = limit if starts.one_lane else max(1, limit // max(1, len(ready)))
-        for lane in ready:
-            careful = starts.alone or lane.doubtful
-            if len(tasks) >= limit or (careful and (tasks or not alone)):
+        share = limit if rule.one_partition else max(1, limit // max(1, len(ready)))
+        for owned in ready:
+            suspect = owned.has_suspect
+            single = rule.alone or suspect
+            if len(tasks) >= limit or (single and (tasks or not alone)):
                 return tasks, True
-            below = math.inf if starts.free and not lane.doubtful else lane.permit
-            taken = lane.take(1 if careful else min(share, limit - len(tasks)), now, below=below)
+            unlimited = rule.unlimited and not suspect
+            below = math.inf if unlimited else owned.starts.confirmed
+            taken = owned.take(1 if single else min(share, limit - len(tasks)), now, below=below, unlimited=unlimited)
             if taken:
                 tasks += taken
-                self._pass_turn(lane)
-                self._note_start(lane, taken[-1].record.offset)
-            if careful or (taken and starts.one_lane):
-                return tasks, True  # a careful one whose permit is on its way has to be alone, too
+                self._turns.remove(owned)
+                self._turns.append(owned)
+            if single or (taken and rule.one_partition):
+                return tasks, True  # a single task whose start is being recorded must also run alone
         return tasks, False
 
-    def _ready(self, now: float) -> list[Lane]:
-        return [lane for lane in self._turns if lane.queue.head(now) is not None]
+    def _ready(self, now: float) -> list[OwnedPartition]:
+        return [owned for owned in self._turns if owned.queue.head(now) is not None]
 
-    def _pass_turn(self, lane: Lane) -> None:
-        self._turns.remove(lane)
-        self._turns.append(lane)
-
-    @staticmethod
-    def _note_start(lane: Lane, offset: int) -> None:
-        if offset >= max(lane.permit, lane.wish):
-            lane.wish = offset + 1
-
-    def ask(self, starts: Starts, now: float, *, handed: int) -> None:
-        """Set the permits to ask for, so that what is to start next may start when its turn comes."""
+    def request_starts(self, rule: DispatchRule, now: float, *, in_flight: int) -> None:
+        """Request that the next commit records the starts of the next tasks, so that they may start in their turn."""
         ready = self._ready(now)
         if not ready:
             return
         first = ready[0]
-        strict = starts.strict or first.doubtful
-        if strict or starts.alone:
-            if not (handed or (strict and first.unconfirmed)):
-                first.ask(1, now)
-        else:
-            lot = max(starts.limit, starts.ahead)  # of long tasks: one that runs and one that waits
-            share = starts.limit if starts.one_lane else max(1, lot // len(ready))
-            further = starts.further // len(ready)
-            for lane in ready:
-                if not lane.doubtful:  # whose tasks are noted one by one, each when those before it are answered
-                    lane.ask(2 * share + further, now, least=share + further // 2)
+        strict = rule.strict or first.has_suspect
+        if strict or rule.alone:
+            if not (in_flight or (strict and first.unconfirmed)):
+                first.request_starts(1, now)
+            return
+        ahead = max(rule.limit, rule.ahead)  # for long tasks: one that runs and one that waits
+        share = rule.limit if rule.one_partition else max(1, ahead // len(ready))
+        further = rule.further // len(ready)
+        for owned in ready:
+            if not owned.has_suspect:  # each suspect is recorded alone, once those before it are answered
+                owned.request_starts(2 * share + further, now, least=share + further // 2)
 
     @property
-    def waits_for_permits(self) -> bool:
-        """Whether permits have been asked for that no commit has brought yet."""
-        return any(lane.wish > lane.permit for lane in self._turns)
+    def waits_for_commit(self) -> bool:
+        """Return whether a task waits for the commit that records its start."""
+        return any(owned.starts.outstanding for owned in self._turns)
 
     def next_ready(self) -> float:
-        """When the first task that waits may start its next attempt (infinity: none waits)."""
-        return min([lane.queue.next_ready() for lane in self._turns], default=math.inf)
+        """Return when the first task that waits for its next attempt may start; infinity if none waits."""
+        return min([owned.queue.next_ready() for owned in self._turns], default=math.inf)
 
     def peek(self, count: int) -> list[Record]:
-        """The next so many records, the lanes taking turns, as it looks now."""
-        rows = [deque(lane.queue.peek(count)) for lane in self._turns]
+        """Return the next ``count`` records in the current order of turns."""
+        rows = [deque(owned.queue.peek(count)) for owned in self._turns]
         records: list[Record] = []
         while len(records) < count and any(rows):
             records += [row.popleft().record for row in rows if row]
         return records[:count]
 
-    # -- how much there is
+    # -- counts
 
-    def ready(self, now: float, *, one_lane: bool) -> int:
-        """Tasks that could start now: of all partitions, or of the one that has most."""
-        counts = [lane.queue.startable(now)[0] for lane in self._ready(now)]
-        return max(counts, default=0) if one_lane else sum(counts)
+    def ready(self, now: float, *, one_partition: bool) -> int:
+        """Return the number of tasks that could start now, of all partitions or of the fullest one."""
+        counts = [owned.queue.startable(now)[0] for owned in self._ready(now)]
+        return max(counts, default=0) if one_partition else sum(counts)
 
     @property
     def queued(self) -> int:
-        """Records that have not been handed over."""
-        return sum([len(lane.queue) for lane in self._turns])
+        """Return the number of records that have not been dispatched."""
+        return sum([len(owned.queue) for owned in self._turns])
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of those records."""
-        return sum([lane.queue.size for lane in self._turns])
+        """Return the bytes of those records."""
+        return sum([owned.queue.size for owned in self._turns])
 
     def startable(self, now: float) -> tuple[int, int]:
-        """Records and bytes of the lanes that do not wait for another attempt."""
-        rows = [lane.queue.startable(now) for lane in self._turns]
+        """Return the number and the bytes of the records in partitions that do not wait for another attempt."""
+        rows = [owned.queue.startable(now) for owned in self._turns]
         return sum([count for count, _ in rows]), sum([size for _, size in rows])

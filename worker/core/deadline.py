@@ -1,4 +1,4 @@
-"""One budget of time, spent by each step of a shutdown or revoke in turn."""
+"""One budget of time for all steps of a shutdown or a revocation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 class Deadline:
-    """A point in monotonic time; ``now`` is passed in."""
+    """A point in monotonic time. ``now`` is passed in."""
 
     __slots__ = ("at",)
 
@@ -15,13 +15,13 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float, now: float) -> Deadline:
-        """The deadline ``seconds`` from ``now``."""
+        """Return the deadline that is ``seconds`` after ``now``."""
         return cls(now + seconds)
 
     def remaining(self, now: float) -> float:
-        """Seconds left, never below 0."""
+        """Return the seconds left, never below 0."""
         return max(0.0, self.at - now)
 
     def passed(self, now: float) -> bool:
-        """Whether the time is up."""
+        """Return whether the time is up."""
         return now >= self.at

@@ -1,4 +1,4 @@
-"""Until when a request is of use: the header ``x-deadline``."""
+"""The deadline of a request: the header ``x-deadline``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MOMENT = re.compile(
 
 
 class DeadlineError(ValueError):
-    """A deadline that cannot be read."""
+    """The deadline cannot be read."""
 
 
 def deadline_of(headers: Headers) -> float | None:
-    """Seconds since the epoch, or None if the request has no deadline; the last counts if there are several.
+    """Return the deadline in seconds since the epoch, or None if there is none. The last header counts.
 
-    It is written as RFC 3339 or as a number of seconds since the epoch. Raises DeadlineError for anything else.
+    The text is RFC 3339 or a number of seconds since the epoch. Raise DeadlineError for any other text.
     """
     for name, value in reversed(headers):
         if name == HEADER:
@@ -40,7 +40,7 @@ def _seconds(text: str) -> float:
         raise DeadlineError(f"{HEADER}: {text[:100]!r} is neither RFC 3339 nor seconds since the epoch")
     day, time, second, fraction, zone = match.groups()
     try:
-        # A leap second is the one before it and one more: the calendar of computers has none.
+        # A leap second becomes the second before it plus one, because Python's calendar has none.
         moment = dt.datetime.fromisoformat(f"{day}T{time}:{min(int(second), 59):02d}{fraction or ''}{zone}")
     except ValueError as error:
         raise DeadlineError(f"{HEADER}: {text[:100]!r} is no time: {error}") from None

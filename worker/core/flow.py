@@ -1,9 +1,9 @@
-"""How much to take from the broker and how much to hand over: buffers measured in time, not in records.
+"""How much to fetch and how much to dispatch. Buffers are measured in time, not in records.
 
-Pausing throws the client's fetched records away and the first record after a resume may take a second
-(librdkafka purges its fetch queue; measured). So a process keeps about two seconds of work queued, pauses only
-when it could not poll for a second because there was no room, and resumes before the queue runs dry. Records that wait
-for the next attempt of one before them do not count as work: other partitions must be fetched meanwhile.
+Pausing discards the records that the client has fetched, and the first record after a resume may take a second
+(measured: librdkafka purges its fetch queue). So a process keeps about two seconds of work queued. It pauses only if it
+could not poll for a second because the queue was full, and resumes before the queue is empty. Records that wait behind
+a retry do not count as work, so that other partitions are still fetched.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ BUFFER_RECORDS = 4096
 BUFFER_BYTES = 8 * 1024 * 1024
 CHUNK_SECONDS = 0.05
 CHUNK_RECORDS = 2048
-LONG_SECONDS = 300.0  # beside such a task the second a resume takes is nothing: hold nothing back
-UNPOLLED_SECONDS = 1.0  # without a poll for this long the client must be paused, so that it can be polled
+LONG_SECONDS = 300.0  # beside such a task the second that a resume takes does not matter, so queue nothing
+UNPOLLED_SECONDS = 1.0  # after this long without a poll the client must be paused, so that it can be polled
 
 
-class Pace:
-    """A running estimate of how long a task takes. Starts at a second: careful until tasks prove short."""
+class TaskDuration:
+    """A running estimate of the duration of a task. It starts at one second, to be careful until tasks prove short."""
 
     __slots__ = ("seconds",)
 
@@ -29,45 +29,45 @@ class Pace:
         self.seconds = 1.0
 
     def observe(self, count: int, total_seconds: float) -> None:
-        """``count`` tasks took ``total_seconds`` together."""
+        """Record that ``count`` tasks took ``total_seconds`` together."""
         if count:
             keep = 0.5**count
             self.seconds = keep * self.seconds + (1 - keep) * (total_seconds / count)
 
     def running(self, seconds: float) -> None:
-        """The running task has taken ``seconds`` so far: the estimate is at least that."""
+        """Raise the estimate to at least ``seconds``, the time that the running task has taken so far."""
         self.seconds = max(self.seconds, seconds)
 
     def chunk(self) -> int:
-        """How many tasks to hand over at a time: about 50 ms of work, at least one."""
+        """Return how many tasks to dispatch at a time: about 50 ms of work, at least one."""
         return max(1, min(CHUNK_RECORDS, int(CHUNK_SECONDS / max(self.seconds, 1e-6))))
 
     def buffer(self) -> int:
-        """How many records to keep ahead of the slot: about two seconds of work; none beside very long tasks."""
+        """Return how many records to queue: about two seconds of work, and none beside very long tasks."""
         if self.seconds > LONG_SECONDS:
             return 0
         return min(BUFFER_RECORDS, math.ceil(BUFFER_SECONDS / max(self.seconds, 1e-6)))
 
 
-class Fetch(NamedTuple):
-    """What to do with the client now: take up to ``limit`` records (None: leave it alone).
+class FetchPlan(NamedTuple):
+    """What to do with the client now: fetch up to ``limit`` records. None means: do not poll it.
 
-    ``paused``: lanes that have their share are to be paused. One that has less goes on being fetched, so that a
-    shallow partition is not starved by a deep one.
+    If ``paused``, pause the partitions that have their share. The others are still fetched, so that a deep partition
+    does not starve a shallow one.
     """
 
     limit: int | None
     paused: bool
 
 
-def has_its_share(waiting: int, waiting_bytes: int, *, buffer: int, lanes: int) -> bool:
-    """Whether a lane with ``waiting`` records ahead of the slot holds its part of a buffer for ``lanes`` lanes."""
-    share = max(1, buffer // lanes) if buffer else 0
-    return waiting >= share or waiting_bytes >= BUFFER_BYTES // lanes
+def has_its_share(waiting: int, waiting_bytes: int, *, buffer: int, partitions: int) -> bool:
+    """Return whether a partition with ``waiting`` records has its share of a buffer for ``partitions`` partitions."""
+    share = max(1, buffer // partitions) if buffer else 0
+    return waiting >= share or waiting_bytes >= BUFFER_BYTES // partitions
 
 
-class Intake:
-    """Decides when to fetch, pause and resume."""
+class FlowControl:
+    """Decide when to fetch, pause and resume."""
 
     __slots__ = ("_paused", "_polled_at")
 
@@ -75,8 +75,8 @@ class Intake:
         self._paused = False
         self._polled_at = 0.0
 
-    def decide(self, *, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool, now: float) -> Fetch:
-        """``ahead`` records wait before the slot, which is ``idle`` or not; ``closed``: take nothing at all."""
+    def plan(self, *, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool, now: float) -> FetchPlan:
+        """Return the plan for ``ahead`` queued records. ``idle``: the slot is free. ``closed``: fetch nothing."""
         target = max(buffer, 1) if idle else buffer
         room = 0 if closed or ahead_bytes >= BUFFER_BYTES else target - ahead
         if self._paused:
@@ -84,6 +84,6 @@ class Intake:
         elif room <= 0 and (closed or now - self._polled_at >= UNPOLLED_SECONDS):
             self._paused = True
         if room <= 0 and not self._paused:
-            return Fetch(None, paused=False)
+            return FetchPlan(None, paused=False)
         self._polled_at = now
-        return Fetch(max(1, room), paused=self._paused)
+        return FetchPlan(max(1, room), paused=self._paused)

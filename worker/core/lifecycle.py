@@ -1,4 +1,4 @@
-"""The states of a worker process and the ways between them."""
+"""The states of a worker process, and the allowed transitions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ class State(enum.IntEnum):
     """Numbers are fixed, so that metrics keep their meaning when a state is added."""
 
     NEW = 0
-    JOINING = 10  # in the group, tasks held until the siblings are there
+    JOINING = 10  # in the group; tasks wait until the peer processes have joined
     RUNNING = 20
-    DRAINING = 30  # what runs finishes, nothing starts
-    CANCELLING = 40  # what runs has been asked to stop
+    DRAINING = 30  # running tasks finish, no task starts
+    CANCELLING = 40  # running tasks have been cancelled
     CLOSED = 50
 
 
@@ -27,13 +27,13 @@ _NEXT: dict[State, frozenset[State]] = {
 
 
 class Lifecycle:
-    """Where a worker process stands. It only moves forward."""
+    """The state of a worker process. It only moves forward."""
 
     def __init__(self) -> None:
         self.state = State.NEW
 
     def to(self, state: State) -> bool:
-        """Move to ``state``; False if it is already there or further on. An unlawful jump raises ValueError."""
+        """Move to ``state``. Return False if the process is there or further. Raise ValueError if it is not allowed."""
         if state <= self.state:
             return False
         if state not in _NEXT[self.state]:
@@ -44,10 +44,10 @@ class Lifecycle:
 
     @property
     def may_start(self) -> bool:
-        """Whether a task may start now."""
+        """Return whether a task may start now."""
         return self.state is State.RUNNING
 
     @property
     def leaving(self) -> bool:
-        """Whether the process is on its way out."""
+        """Return whether the process is leaving the group."""
         return self.state >= State.DRAINING

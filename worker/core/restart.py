@@ -1,4 +1,4 @@
-"""What follows the end of a worker process: it is started again after a while, or the replica gives up."""
+"""What happens after a worker process ends: a restart after a delay, or the end of the replica."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from typing import NamedTuple
 from worker.core.retry import RetryPolicy
 from worker.errors import ExitCode
 
-USELESS_LIMIT = 5  # endings in a row before joining the group, or by a fault of its own before any answer
-SHORT_LIMIT = 20  # endings in a row of processes that joined and ended soon after; a back-off apart, so minutes
-HEALTHY_SECONDS = 10.0  # in the group for so long: what was before is forgotten
+USELESS_LIMIT = 5  # crashes in a row before joining the group or before the first answer
+SHORT_LIMIT = 20  # crashes in a row soon after joining; with the back-off between them this takes minutes
+HEALTHY_SECONDS = 10.0  # after this long in the group, earlier crashes are forgotten
 
-# The first delay is short, because a process that was killed once is no sign of anything.
+# The first delay is short, because a single kill means little.
 _BACKOFF = RetryPolicy(max_attempts=SHORT_LIMIT, first=0.2, greatest=30.0)
-_OWN_CODES = {code: code.name.lower() for code in ExitCode if code is not ExitCode.SUPERVISOR_CRASHED}
-_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", _OWN_CODES[ExitCode.DRAINED])  # somebody wanted it gone
+_CODE_NAMES = {code: code.name.lower() for code in ExitCode if code is not ExitCode.SUPERVISOR_CRASHED}
+_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", _CODE_NAMES[ExitCode.DRAINED])  # stopped on purpose
 _HOPELESS = (ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE)
 
 
 class Ending(NamedTuple):
-    """How a process ended: ``name`` for people and metrics, ``code`` if it ended by itself, else None."""
+    """How a process ended. ``name`` is for logs and metrics; ``code`` is its exit code, or None after a signal."""
 
     name: str
     code: int | None = None
 
 
 class History(NamedTuple):
-    """What is remembered of a slot: endings in a row, of useless processes and since the last healthy run."""
+    """The crashes of a slot in a row: of processes that did nothing useful, and since the last healthy run."""
 
     useless: int = 0
     short: int = 0
 
 
 class Respawn(NamedTuple):
-    """Start another process in the slot, after so many seconds."""
+    """Start another process in the slot after ``after`` seconds."""
 
     after: float
     history: History
@@ -48,13 +48,13 @@ class Halt(NamedTuple):
 
 
 def classify(status: int, *, out_of_memory: bool = False, stuck: bool = False) -> Ending:
-    """Name an ending. ``status`` is an exit code, or a signal's number below 0.
+    """Classify an ending. ``status`` is an exit code, or the negative number of a signal.
 
-    ``out_of_memory`` says that the kernel has killed something of this container since the last look,
-    ``stuck`` that the watchdog had condemned the process: a bare SIGKILL tells neither.
+    ``out_of_memory`` means that the kernel has killed a process of this container since the last check. ``stuck`` means
+    that the watchdog has killed this process. The status itself (SIGKILL) shows neither.
     """
     if status >= 0:
-        return Ending(_OWN_CODES.get(status, f"exit_{status}"), status)  # type: ignore[call-overload]
+        return Ending(_CODE_NAMES.get(status, f"exit_{status}"), status)  # type: ignore[call-overload]
     if stuck:
         return Ending("stuck")
     if out_of_memory and -status == signal.SIGKILL:
@@ -75,21 +75,22 @@ def decide(
     jitter: float,
     max_attempts: int = 0,
 ) -> Respawn | Halt:
-    """What to do after an ending. ``joined_for`` is the seconds the process was in the group, None if it never was.
+    """Decide what to do after a process ended. ``joined_for`` is its time in the group in seconds; None if it never
+    joined.
 
-    ``started`` says whether any process of this replica ever joined, ``useful`` whether this one had answered
-    anything; ``jitter`` in [0, 1] shortens the delay. A request may end up to ``max_attempts`` processes before it is
-    given up, and the next must live to do that.
+    ``started`` says whether any process of this replica ever joined. ``useful`` says whether this process answered a
+    request. ``jitter`` in [0, 1] shortens the delay. One request may crash ``max_attempts`` processes before it becomes
+    a dead letter, and the replica must survive that.
     """
     if joined_for is None:
         if ending.code in _HOPELESS or (ending.code == ExitCode.BROKER_UNREACHABLE and not started):
             return Halt(ExitCode(ending.code), "a worker process could not start")
         if ending.code == ExitCode.BROKER_UNREACHABLE:
-            # An outage after the start is the broker's trouble. Siblings may be busy for hours yet, so wait it out.
+            # An outage after the start. Peers may be busy with long tasks, so wait until the broker is back.
             return Respawn(_BACKOFF.delay(SHORT_LIMIT, jitter), history)
         history = history._replace(useless=history.useless + 1)
     elif ending.name not in _FROM_OUTSIDE and not useful:
-        # Not healthy, however long it was in the group: it may have waited for the partition of the task that kills it.
+        # This does not count as healthy: the process may only have waited for the partition of the fatal request.
         history = history._replace(useless=history.useless + 1)
     elif joined_for >= HEALTHY_SECONDS:
         history = History()

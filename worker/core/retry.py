@@ -1,71 +1,76 @@
-"""What follows a start of a task that brought no result: another attempt, the dead letters, or nothing."""
+"""What to do after an attempt without a result."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from worker.core.model import Outcome, Verdict
+from worker.core.model import Verdict
 
-
-class Refuse(NamedTuple):
-    """Answer the request with its expiry: it is too late for it."""
-
-
-class Close(NamedTuple):
-    """Settle the request: it has its answer."""
+if TYPE_CHECKING:
+    from worker.core.model import Outcome
 
 
-class Again(NamedTuple):
+class Expire(NamedTuple):
+    """Answer the request with ``EXPIRED``, because its deadline has passed."""
+
+
+class Cancel(NamedTuple):
+    """Answer the request with ``CANCELLED``, as was requested."""
+
+
+class Settle(NamedTuple):
+    """Settle the request, because another process has answered it."""
+
+
+class Retry(NamedTuple):
     """Start the task again after this many seconds."""
 
     after: float
 
 
-class Bury(NamedTuple):
-    """Send the request to the dead letters and answer that."""
+class DeadLetter(NamedTuple):
+    """Send the request to the dead-letter topic and answer that."""
 
 
-class Forget(NamedTuple):
-    """No answer and no attempt used: another start, here or elsewhere, will do it."""
+class Return(NamedTuple):
+    """Do not answer and use no attempt: the task starts later, here or elsewhere."""
 
 
-Step = Refuse | Close | Again | Bury | Forget
+NextStep = Expire | Cancel | Settle | Retry | DeadLetter | Return
 
-REFUSE, CLOSE, BURY, FORGET = Refuse(), Close(), Bury(), Forget()
-
-
-_FINAL: dict[Verdict, Step] = {
-    Verdict.REJECTED: BURY,
-    Verdict.EXPIRED: REFUSE,
-    Verdict.DONE: CLOSE,
-    Verdict.DROPPED: FORGET,
-    Verdict.NOT_STARTED: FORGET,
+_FINAL: dict[Verdict, NextStep] = {
+    Verdict.REJECTED: DeadLetter(),
+    Verdict.EXPIRED: Expire(),
+    Verdict.CANCELLED: Cancel(),
+    Verdict.DONE: Settle(),
+    Verdict.DROPPED: Return(),
+    Verdict.NOT_STARTED: Return(),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """``max_attempts`` starts, with a delay from ``first`` seconds doubling to ``greatest`` between them."""
+    """Allow ``max_attempts`` attempts, with a delay that doubles from ``first`` to ``greatest`` seconds."""
 
     max_attempts: int
     first: float
     greatest: float
 
     def delay(self, attempt: int, jitter: float) -> float:
-        """Seconds after the ``attempt``-th start failed; ``jitter`` in [0, 1] takes up to half of it away."""
+        """Return the seconds to wait after attempt ``attempt``. ``jitter`` in [0, 1] removes up to half of them."""
         full = min(self.greatest, self.first * 2.0 ** min(attempt - 1, 60))
         return full * (1 - jitter / 2)
 
 
-def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | None = None) -> Step:
-    """The next step after the ``attempt``-th start, which was no success. ``jitter`` is drawn if it is not given."""
+def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | None = None) -> NextStep:
+    """Return the next step after attempt ``attempt``, which was not successful. ``jitter`` is drawn if not given."""
     final = _FINAL.get(outcome.verdict)
     if final is not None:
         return final
     if attempt >= policy.max_attempts:
-        return BURY
+        return DeadLetter()
     if outcome.retry_after is not None:
-        return Again(max(0.0, outcome.retry_after))
-    return Again(policy.delay(attempt, random.random() if jitter is None else jitter))  # noqa: S311 - jitter
+        return Retry(max(0.0, outcome.retry_after))
+    return Retry(policy.delay(attempt, random.random() if jitter is None else jitter))  # noqa: S311 - jitter

@@ -1,10 +1,10 @@
-"""A limit on log lines per second that counts what it leaves out."""
+"""Limit the log lines per second and count those that are left out."""
 
 from __future__ import annotations
 
 
 class Sampler:
-    """Lets ``per_second`` lines through in each second."""
+    """Let ``per_second`` lines through in each second."""
 
     __slots__ = ("_left", "_limit", "_second", "suppressed")
 
@@ -12,10 +12,10 @@ class Sampler:
         self._limit = per_second
         self._left = per_second
         self._second = 0
-        self.suppressed = 0  # since ``taken`` last
+        self.suppressed = 0  # lines left out; reset it to 0 when they have been reported
 
     def allow(self, lines: int, second: int) -> int:
-        """How many of these lines may be written in this second; the others are counted as left out."""
+        """Return how many of these lines may be written in this second. The others are added to ``suppressed``."""
         if second != self._second:
             self._second = second
             self._left = self._limit
@@ -23,8 +23,3 @@ class Sampler:
         self._left -= allowed
         self.suppressed += lines - allowed
         return allowed
-
-    def taken(self) -> int:
-        """How many were left out since the last call."""
-        suppressed, self.suppressed = self.suppressed, 0
-        return suppressed

@@ -1,4 +1,4 @@
-"""How a replica stops: it drains, and it cancels when a time limit or a second signal says so."""
+"""How a replica stops: it drains first, and cancels tasks after a time limit or a second signal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from worker.errors import ExitCode
 
 
 class Phase(enum.IntEnum):
-    """Where the replica stands; it only moves forward."""
+    """The phase of a replica. It only moves forward."""
 
     RUN = 0
-    DRAIN = 1  # what runs finishes, nothing starts
-    CANCEL = 2  # what runs has been asked to stop
+    DRAIN = 1  # running tasks finish, no task starts
+    CANCEL = 2  # running tasks were cancelled
 
 
 class Stopping:
-    """The way from RUN to the end, and the exit code. ``now`` is in seconds, monotonic."""
+    """The current phase and the exit code. ``now`` is in seconds, monotonic."""
 
     def __init__(self, drain_timeout: float) -> None:
         self.phase = Phase.RUN
@@ -36,18 +36,18 @@ class Stopping:
         self.phase = Phase.CANCEL
 
     def halt(self, exit_code: ExitCode, now: float) -> None:
-        """Begin to stop because the replica cannot go on. The first cause is the one that is told."""
+        """Begin to stop because the replica cannot continue. The first cause decides the exit code."""
         if self.phase is Phase.RUN:
             self.exit_code = exit_code
             self.drain(now)
 
     def lost_tasks(self) -> None:
-        """Note that running tasks were cancelled on the way."""
+        """Record that running tasks were cancelled."""
         if self.exit_code is ExitCode.DRAINED:
             self.exit_code = ExitCode.DRAIN_TIMED_OUT
 
     def update(self, now: float) -> Phase:
-        """The phase by now."""
+        """Return the phase at ``now``."""
         if self.phase is Phase.DRAIN and self._deadline.passed(now):
             self.cancel()
         return self.phase

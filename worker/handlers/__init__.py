@@ -1,1 +1,1 @@
-"""Loading the user's function and running it."""
+"""Loads the user's function and runs it."""

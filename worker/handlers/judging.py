@@ -1,9 +1,10 @@
-"""What a handler returned or raised, as a result or a failure."""
+"""Turns the return value or the exception of a handler into a result or a failure."""
 
 from __future__ import annotations
 
+import json
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from worker.core.model import Failure, Verdict
 from worker.errors import Reject, Retry
@@ -11,21 +12,30 @@ from worker.errors import Reject, Retry
 if TYPE_CHECKING:
     from worker.core.model import Outcome
 
-TRACEBACK_LIMIT = 16_000  # characters kept, from the end: the answer must fit into a record
+TRACEBACK_LIMIT = 16_000  # the last characters are kept, because the answer must fit into a record
 MESSAGE_LIMIT = 2_000
-LONGEST_DELAY = 86_400.0  # seconds a handler may ask to wait; also what becomes of "for ever"
+LONGEST_DELAY = 86_400.0  # the longest delay in seconds that a handler may request; also used for infinity
 
 
 def as_bytes(result: object) -> bytes:
-    """The result of a handler; what is none raises Reject."""
+    """Return the bytes of a handler's result; JSON for a dict or a list. Raise Reject for any other type."""
     if isinstance(result, str):
         return result.encode()
     if result is None:
         return b""
     if isinstance(result, bytes | bytearray | memoryview):
         return bytes(result)
-    message = f"the handler returned {type(result).__name__}; it must return str, bytes or None"
+    if isinstance(result, dict | list):
+        return _as_json(result)
+    message = f"the handler returned {type(result).__name__}; it must return str, bytes, dict, list or None"
     raise Reject(message)
+
+
+def _as_json(result: dict[Any, Any] | list[Any]) -> bytes:
+    try:
+        return json.dumps(result, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Reject(f"the handler returned {type(result).__name__}, which JSON cannot hold: {error}") from error
 
 
 def judge(outcome: Outcome, error: BaseException) -> None:
@@ -41,14 +51,14 @@ def judge(outcome: Outcome, error: BaseException) -> None:
 
 
 def _seconds(after: object) -> float | None:
-    """The delay that was asked for; None, the usual one, where that is no number of seconds to wait for."""
+    """Return the requested delay in seconds, or None (the usual back-off) if it is not a valid number."""
     if isinstance(after, int | float) and after >= 0:
         return float(min(after, LONGEST_DELAY))
     return None
 
 
 def _encodable(text: str) -> str:
-    """The text with what no encoding has (lone surrogates, as in undecodable file names) written as escapes."""
+    """Return the text with lone surrogates, as in undecodable file names, written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -60,9 +70,9 @@ def _text_of(error: BaseException) -> str:
 
 
 def _traceback_of(error: BaseException) -> str:
-    own = error.__traceback__  # its first frame is ours
+    trace = error.__traceback__  # its first frame is ours
     try:
-        lines = traceback.format_exception(type(error), error, own.tb_next if own else None)
+        lines = traceback.format_exception(type(error), error, trace.tb_next if trace else None)
     except BaseException:  # noqa: BLE001 - see _text_of
-        lines = traceback.format_tb(own)
+        lines = traceback.format_tb(trace)
     return "".join(lines)[-TRACEBACK_LIMIT:]

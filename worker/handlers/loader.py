@@ -1,4 +1,4 @@
-"""Finding the user's function and checking, before any task, that it can be called."""
+"""Finds the user's function and checks, before any task, that it can be called."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from typing import Any
 
 from worker.errors import HandlerError
 
-Handler = Callable[..., str | bytes | None]
+Result = str | bytes | dict[str, Any] | list[Any] | None
+Handler = Callable[..., Result]
 _NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def load(reference: str, kwargs: dict[str, Any]) -> Handler:
-    """The function that ``package.module:function`` names, checked against ``(request, context, **kwargs)``.
+    """Return the function that ``package.module:function`` names, checked against ``(request, context, **kwargs)``.
 
-    Modules are looked for in the current directory too. Raises HandlerError with one line, which names the
-    user's own file and line where their module is at fault.
+    Modules in the current directory are found too. Raise HandlerError with one line. If the user's module is at fault,
+    the line names its file and line.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
@@ -47,21 +48,21 @@ def _import(module_name: str, reference: str) -> Any:
 
 
 def _describe(error: BaseException) -> str:
-    """The error with the last line of it that is the user's, not a library's, the import machinery's or ours."""
+    """Describe the error with its last line in the user's code, not in a library, the import system or the worker."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen importlib") and Path(frame.filename) not in _OWN_FILES
+        if not frame.filename.startswith("<frozen importlib") and Path(frame.filename) not in _SKIPPED_FILES
     ]
-    # Their package may be installed among the libraries: then those have the last word after all.
+    # The user's package may be installed among the libraries. Then the last line of those is used after all.
     frames = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
     where = f" ({frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"
 
 
-_OWN_FILES = (Path(__file__), Path(importlib.__file__ or ""))
+_SKIPPED_FILES = (Path(__file__), Path(importlib.__file__ or ""))
 _LIBRARIES = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -87,7 +88,7 @@ def _find(module: Any, attribute: str, reference: str) -> Handler:
 def _check(function: Handler, kwargs: dict[str, Any], reference: str) -> None:
     try:
         signature = inspect.signature(function)
-    except ValueError:  # a builtin that does not tell
+    except ValueError:  # a builtin without a signature
         return
     try:
         signature.bind(object(), object(), **kwargs)

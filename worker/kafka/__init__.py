@@ -1,1 +1,1 @@
-"""The only place that knows the Kafka client."""
+"""The Kafka client. No other package imports it."""

@@ -1,7 +1,7 @@
-"""What the clients have in common: errors as values, and callbacks that may raise.
+"""Common parts of all clients: errors as values, and exceptions of callbacks.
 
-Callbacks run inside ``poll``, ``flush`` and ``close``. An exception that left one would lose records inside the client,
-so the first is kept and raised when the client's call has returned.
+Callbacks run inside ``poll``, ``flush`` and ``close``. If an exception leaves a callback, the client loses records. So
+the first exception is kept, and raised when the client's call has returned.
 """
 
 from __future__ import annotations
@@ -19,58 +19,89 @@ from worker.kafka.ports import KafkaFailure
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from worker.core.model import Partition
+    from worker.kafka.ports import Position
+
 log = structlog.get_logger("kafka")
 
-# Seconds that an administrator's question to a group's coordinator gets from the client; who asks waits much shorter.
-# If they are over while the client still looks for the coordinator, which is found later, the client ends the process
-# (docs/decisions/0074).
+# The client's time-out, in seconds, for a request to a group's coordinator. Callers wait for a much shorter time. If
+# the request timed out while the client still looks for the coordinator, and the coordinator was found later, the
+# client would end the process (docs/decisions/0074).
 UNTIMED = 3600.0
+
+# For a client that joins no group and reads given partitions. It skips records that retention has removed meanwhile.
+READING = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "earliest",
+}
 
 FATAL = ck.KafkaError._FATAL  # noqa: SLF001 - a public constant of the client in spite of its name
 
 
 def failure_of(error: ck.KafkaError) -> KafkaFailure:
-    """The client's error as a value of ours."""
+    """Return the client's error as a value."""
     return KafkaFailure(error.name(), error.str(), error.retriable())
 
 
-class Guard:
-    """Keeps the first exception of a callback until the client's call is over."""
+def topic_partitions(positions: Mapping[Partition, Position]) -> list[ck.TopicPartition]:
+    """Return positions in the client's form."""
+    return [ck.TopicPartition(p.topic, p.number, at.offset, at.metadata) for p, at in positions.items()]
+
+
+def one_line(error: ck.KafkaError | ck.KafkaException) -> str:
+    """Return the client's error as its name and text."""
+    cause = error.args[0] if isinstance(error, ck.KafkaException) else error
+    return f"{cause.name()}: {cause.str()}"
+
+
+def quiet(properties: Mapping[str, Any], on_error: Callable[[ck.KafkaError], None]) -> dict[str, Any]:
+    """Return properties of a client that reports its errors to ``on_error`` and logs nothing itself."""
+    logger = logging.getLogger("worker.kafka.tools")
+    logger.disabled = True
+    return {**properties, "logger": logger, "error_cb": on_error}
+
+
+class CallbackErrors:
+    """Keeps the first exception of a callback until the client's call has returned."""
 
     def __init__(self) -> None:
         self._kept: BaseException | None = None
 
     def call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Call it, and keep what it raises."""
+        """Call the callback and keep any exception that it raises."""
         try:
             callback(*arguments)
         except BaseException as error:  # noqa: BLE001 - kept, and raised by check()
             self.keep(error)
 
     def keep(self, error: BaseException) -> None:
-        """Keep it, unless another was first."""
+        """Keep an exception, unless there is already one."""
         self._kept = self._kept or error
 
     def check(self) -> None:
-        """Raise what was kept."""
+        """Raise the kept exception, once."""
         if self._kept is not None:
             kept, self._kept = self._kept, None
             raise kept
 
 
-def note_error(guard: Guard, error: ck.KafkaError) -> None:
-    """The client's error callback: information, unless it is fatal."""
+def report_error(errors: CallbackErrors, error: ck.KafkaError) -> None:
+    """Log an error that a client reports to its callback. Keep it if it is fatal."""
     if error.fatal() or error.code() == FATAL:
-        guard.keep(ClientFatalError(f"the Kafka client failed: {error.name()}: {error.str()}"))
+        errors.keep(ClientFatalError(f"the Kafka client failed: {error.name()}: {error.str()}"))
     else:
         log.warning("client.error", code=error.name(), reason=error.str())
 
 
-def with_callbacks(properties: Mapping[str, Any], guard: Guard, **more: Any) -> dict[str, Any]:
-    """Properties of a client whose errors and log lines come to us."""
-    return {
-        **properties,
-        "error_cb": functools.partial(note_error, guard),
-        "logger": logging.getLogger("librdkafka"),
-        **more,
-    }
+def with_error_callback(
+    properties: Mapping[str, Any], on_error: Callable[[ck.KafkaError], None], **more: Any
+) -> dict[str, Any]:
+    """Return properties of a client whose errors go to ``on_error`` and whose log lines go to our log."""
+    return {**properties, "error_cb": on_error, "logger": logging.getLogger("librdkafka"), **more}
+
+
+def with_callbacks(properties: Mapping[str, Any], errors: CallbackErrors, **more: Any) -> dict[str, Any]:
+    """Return properties of a client whose errors are reported or kept, and whose log lines go to our log."""
+    return with_error_callback(properties, functools.partial(report_error, errors), **more)

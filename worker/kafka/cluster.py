@@ -1,199 +1,127 @@
-"""Questions to the broker, for the tools: each has a time-out and ends in a ``BrokerError`` of one line."""
+"""The cluster for the tools: like ``Admin``, but every failure is a ``BrokerError`` of one line.
+
+It also has the trial of the consumer protocol for ``worker doctor``.
+"""
 
 from __future__ import annotations
 
-import concurrent.futures
-import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import confluent_kafka as ck
-from confluent_kafka import admin
 
 from worker.core.deadline import Deadline
 from worker.core.model import Partition
 from worker.errors import BrokerError
-from worker.kafka.clients import UNTIMED
+from worker.kafka.admin import NO_ANSWER, Admin
+from worker.kafka.clients import quiet
+from worker.kafka.diagnosis import Topic, missing
+from worker.kafka.ports import KafkaFailure
 
-K = TypeVar("K", bound=Hashable)
-_PASSING = (
-    ck.KafkaError.NOT_LEADER_FOR_PARTITION,
-    ck.KafkaError.LEADER_NOT_AVAILABLE,
-    ck.KafkaError.NOT_COORDINATOR,
-    ck.KafkaError.COORDINATOR_NOT_AVAILABLE,
-    ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
-_ALL_DOWN = ck.KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - a public constant of the client in spite of its name
-_Spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # not exported in the client's types
-_EARLIEST, _LATEST = _Spec.earliest(), _Spec.latest()
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
+    from worker.kafka.descriptions import Member, Span
+    from worker.kafka.ports import Position
 
-class Span(NamedTuple):
-    """The offsets a partition holds: from ``start`` up to, not including, ``end``."""
-
-    start: int
-    end: int
-
-
-class Member(NamedTuple):
-    """One member of a consumer group."""
-
-    client_id: str
-    host: str
-    partitions: tuple[Partition, ...]
-
-
-def quiet(properties: Mapping[str, Any], complain: Callable[[ck.KafkaError], None]) -> dict[str, Any]:
-    """Properties of a client that hands its troubles to ``complain`` and prints nothing itself."""
-    logger = logging.getLogger("worker.kafka.tools")
-    logger.disabled = True
-    return {**properties, "logger": logger, "error_cb": complain}
-
-
-def one_line(error: ck.KafkaError | ck.KafkaException) -> str:
-    """What the client said, by name and text."""
-    cause = error.args[0] if isinstance(error, ck.KafkaException) else error
-    return f"{cause.name()}: {cause.str()}"
+V = TypeVar("V")
 
 
 class Cluster:
-    """Asks the broker as an administrator. ``timeout`` is in seconds and holds for each question.
-
-    Topics are looked up in a way that never creates them: ``list_topics(topic)`` of the client does, where the
-    broker allows it.
-    """
+    """One cluster. ``timeout`` is in seconds and applies to each request."""
 
     def __init__(self, properties: Mapping[str, Any], timeout: float = 10.0) -> None:
         self._timeout = timeout
-        self._properties = dict(properties)
         self._address = properties.get("bootstrap.servers", "")
-        self._complaint: ck.KafkaError | None = None
-        self._client = admin.AdminClient(quiet(properties, self._complain))
-
-    def _complain(self, error: ck.KafkaError) -> None:
-        # All but "all brokers are down" say why: refused, a wrong password, an unknown host.
-        if error.code() != _ALL_DOWN:
-            self._complaint = error
-
-    def _ask(self, question: str, ask: Callable[[], Mapping[K, Any]]) -> dict[K, Any]:
-        """The results of the futures that ``ask`` returns. Asked again while a leader or coordinator moves."""
-        deadline = Deadline.after(self._timeout, time.monotonic())
-        while True:
-            try:
-                return {key: future.result(self._timeout + 1) for key, future in ask().items()}
-            except (ck.KafkaException, concurrent.futures.TimeoutError) as error:
-                if _code(error) not in _PASSING or deadline.passed(time.monotonic()):
-                    raise self._failure(question, error) from error
-            time.sleep(0.05)
-
-    def _failure(self, question: str, error: Exception) -> BrokerError:
-        self._client.poll(0)  # hears the complaints
-        cause = self._complaint or (error if isinstance(error, ck.KafkaException) else None)
-        why = one_line(cause) if cause else f"no answer within {self._timeout:g} s"
-        return BrokerError(f"{question} failed at Kafka {self._address}: {why}")
+        self._admin = Admin(properties)
 
     def find(self, topic: str) -> list[Partition] | None:
-        """The partitions of a topic, or None if there is no such topic."""
-        collection, timeout = ck.TopicCollection([topic]), self._timeout
-        try:
-            description = self._ask(
-                f"looking up topic {topic}",
-                lambda: self._client.describe_topics(collection, request_timeout=timeout),
-            )[topic]
-        except BrokerError as error:
-            if _code(error.__cause__) == ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
-        return [Partition(topic, number) for number in sorted(found.id for found in description.partitions)]
+        """Return the partitions of a topic, or None if there is no such topic."""
+        answer = self._admin.topics([topic], self._timeout)[topic]
+        if missing(answer):
+            return None
+        found = self._checked(f"looking up topic {topic}", answer)
+        return [Partition(topic, number) for number in range(found.partitions)]
 
     def partitions(self, topic: str) -> list[Partition]:
-        """The partitions of a topic; a BrokerError if there is no such topic."""
+        """Return the partitions of a topic. Raise BrokerError if there is no such topic."""
         found = self.find(topic)
         if found is None:
             raise BrokerError(f"there is no topic {topic!r} at Kafka {self._address}: create it, or correct its name")
         return found
 
     def create(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic, if it does not exist, and wait until it can be seen."""
-        wanted = admin.NewTopic(  # type: ignore[attr-defined]  # not exported in the client's types
-            topic, partitions, config=dict(config or {})
-        )
-        try:
-            self._ask(
-                f"creating topic {topic}",
-                lambda: self._client.create_topics([wanted], request_timeout=self._timeout),
-            )
-        except BrokerError as error:
-            if _code(error.__cause__) != ck.KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+        """Create a topic if it does not exist, and wait until it is visible."""
+        wanted = Topic(topic, partitions, replicas=-1, operations=None)
+        failure = self._admin.create(wanted, config or {}, self._timeout)
+        if failure is not None:
+            self._checked(f"creating topic {topic}", failure)
         deadline = Deadline.after(self._timeout, time.monotonic())
         while self.find(topic) is None and not deadline.passed(time.monotonic()):
             time.sleep(0.01)
 
     def spans(self, partitions: Iterable[Partition]) -> dict[Partition, Span]:
-        """What each partition holds, as a reader of committed records sees it."""
-        partitions = list(partitions)
-        starts = self._offsets(partitions, _EARLIEST)
-        ends = self._offsets(partitions, _LATEST)
-        return {partition: Span(starts[partition], ends[partition]) for partition in partitions}
+        """Return the offsets of each partition, as a reader of committed records sees them."""
+        return self._checked("asking for offsets", self._admin.spans(partitions, self._timeout))
 
-    def _offsets(self, partitions: list[Partition], spec: Any) -> dict[Partition, int]:
-        if not partitions:
-            return {}
-        answers = self._ask(
-            "asking for offsets",
-            lambda: self._client.list_offsets(
-                {_position(partition): spec for partition in partitions},
-                isolation_level=ck.IsolationLevel.READ_COMMITTED,
-                request_timeout=self._timeout,
-            ),
-        )
-        return {Partition(place.topic, place.partition): answer.offset for place, answer in answers.items()}
+    def offsets_at(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
+        """Return the first offset of each partition at or after ``time_ms`` (epoch); its end if there is none."""
+        return self._checked("asking for offsets", self._admin.offsets_at(partitions, time_ms, self._timeout))
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """Where the group goes on in each partition; None where it has committed nothing."""
-        # Not by the admin client: its list_consumer_group_offsets crashes the process while the group's coordinator is
-        # not ready (librdkafka issue 5040). A consumer that subscribes to nothing does not join the group.
-        question, positions = f"asking for the offsets of group {group}", [_position(p) for p in partitions]
-        consumer = ck.Consumer(quiet(self._properties, self._complain) | {"group.id": group})
-        deadline = Deadline.after(self._timeout, time.monotonic())
-        try:
-            while True:
-                try:
-                    answers = consumer.committed(positions, self._timeout)
-                    break
-                except ck.KafkaException as error:
-                    if _code(error) not in _PASSING or deadline.passed(time.monotonic()):
-                        raise self._failure(question, error) from error
-                time.sleep(0.05)
-        finally:
-            consumer.close()
-        return {Partition(p.topic, p.partition): p.offset if p.offset >= 0 else None for p in answers}
+        """Return the group's committed offset of each partition; None where it has committed nothing."""
+        found = self.positions(group, partitions)
+        return {place: None if position is None else position.offset for place, position in found.items()}
+
+    def positions(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, Position | None]:
+        """Return what the group has committed for each partition; None where it has committed nothing."""
+        answer = self._admin.positions(group, partitions, self._timeout)
+        return self._checked(f"asking for the offsets of group {group}", answer)
 
     def members(self, group: str) -> list[Member]:
-        """Who is in the group, by client id; nobody if there is no such group."""
-        try:
-            described = self._ask(
-                f"describing group {group}",
-                lambda: self._client.describe_consumer_groups([group], request_timeout=UNTIMED),
-            )[group]
-        except BrokerError as error:
-            if _code(error.__cause__) == ck.KafkaError.GROUP_ID_NOT_FOUND:
-                return []
-            raise
-        return sorted(_member(member) for member in described.members)
+        """Return the members of a group, by client id; none if there is no such group."""
+        answer = self._admin.members(group, self._timeout)
+        if isinstance(answer, KafkaFailure) and answer.code == "GROUP_ID_NOT_FOUND":
+            return []
+        return self._checked(f"describing group {group}", answer)
+
+    def _checked(self, request: str, answer: V | KafkaFailure) -> V:
+        if not isinstance(answer, KafkaFailure):
+            return answer
+        # The client's last connection error describes the problem best: refused, a wrong
+        # password, an unknown host.
+        cause = self._admin.trouble or answer if answer.code.startswith("_") else answer
+        why = f"no answer within {self._timeout:g} s" if cause is NO_ANSWER else str(cause)
+        raise BrokerError(f"{request} failed at Kafka {self._address}: {why}")
 
 
-def _position(partition: Partition) -> ck.TopicPartition:
-    return ck.TopicPartition(partition.topic, partition.number)
+def try_consumer_protocol(properties: Mapping[str, Any], topics: Iterable[str], timeout: float) -> KafkaFailure | None:
+    """Join a throw-away group ``<group.id>.doctor`` with these properties, leave and delete it. Return None on success.
+
+    No readable value tells whether the broker supports the consumer protocol: a broker whose feature ``group.version``
+    is 0 names the protocol in its configuration, announces its requests, and refuses them. The trial commits nothing
+    and discards fetched records. Without the permission to delete it, the group stays until the broker forgets it.
+    """
+    group = f"{properties['group.id']}.doctor"
+    consumer = ck.Consumer(quiet({**properties, "group.id": group}, lambda _: None))
+    try:
+        failure = _join(consumer, list(topics), timeout)
+    finally:
+        consumer.close()
+    reach = {name: value for name, value in properties.items() if not name.startswith(("group.", "max.poll."))}
+    Admin(reach).delete_group(group, timeout)
+    return failure
 
 
-def _member(member: Any) -> Member:
-    places = member.assignment.topic_partitions if member.assignment else []
-    return Member(member.client_id, member.host, tuple(sorted(Partition(p.topic, p.partition) for p in places)))
-
-
-def _code(error: BaseException | None) -> int | None:
-    """The client's code of what went wrong, if it was the client that said so."""
-    return error.args[0].code() if isinstance(error, ck.KafkaException) else None
+def _join(consumer: ck.Consumer, topics: list[str], timeout: float) -> KafkaFailure | None:
+    """Poll until there is an assignment (None), an error, or no time left."""
+    assigned: list[ck.TopicPartition] = []
+    consumer.subscribe(topics, on_assign=lambda _, partitions: assigned.extend(partitions))
+    deadline = Deadline.after(timeout, time.monotonic())
+    while not deadline.passed(time.monotonic()):
+        message = consumer.poll(0.05)
+        if assigned:
+            return None
+        if message is not None and (error := message.error()) is not None:
+            return KafkaFailure(error.name(), error.str())
+    return KafkaFailure("_TIMED_OUT", f"not joined within {timeout:g} s")

@@ -1,120 +1,100 @@
-"""The consumer's port over confluent-kafka. Poll thread only: a second would starve in the client's gate."""
+"""The consumer port over confluent-kafka. Poll thread only, because a second thread would starve at the client's lock.
+
+The partitions of the member, and how they are assigned and revoked, are in ``member_partitions``.
+"""
 
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
 import structlog
 
-from worker.core.model import End, Partition, Record
+from worker.core.model import Partition
 from worker.errors import ClientFatalError
-from worker.kafka.clients import FATAL, Guard, failure_of, note_error, with_callbacks
-from worker.kafka.ports import KafkaFailure, Listener, Position
-from worker.kafka.standing import Eavesdropper, Standing
+from worker.kafka.clients import FATAL, CallbackErrors, failure_of, report_error, topic_partitions, with_callbacks
+from worker.kafka.committed_offsets import fetch_committed, is_known
+from worker.kafka.join_errors import RejoinPause, is_in_use, is_unsupported
+from worker.kafka.member_partitions import MemberPartitions
+from worker.kafka.membership_check import LogWatcher, MembershipCheck, report_stale
+from worker.kafka.ports import CommitListener, KafkaFailure, Position, RebalanceListener
+from worker.kafka.records import RecordReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from worker.core.model import PartitionEnd, Record
 
 log = structlog.get_logger("kafka")
-_UNSUPPORTED = (ck.KafkaError.UNSUPPORTED_VERSION, ck.KafkaError._UNSUPPORTED_FEATURE)  # noqa: SLF001 - so named
-_UNSUPPORTED_TEXTS = tuple(ck.KafkaError(code).str() for code in _UNSUPPORTED)
-# With auto.offset.reset=error: the partition would stand still for ever, and nobody would know.
+# With auto.offset.reset=error, the partition would stop without any sign.
 _NO_OFFSET = ck.KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - a public constant of the client in spite of its name
-_END = ck.KafkaError._PARTITION_EOF  # noqa: SLF001 - as before
-_UNRELEASED = ck.KafkaError.UNRELEASED_INSTANCE_ID
-_UNRELEASED_TEXT = ck.KafkaError(_UNRELEASED).str()
-COMMITTED_SECONDS = 5.0  # for one question after the committed offsets
-COMMITTED_LIMIT = 40.0  # for all of them; less than the supervisor gives a poll loop that does not turn
-_EXPELLED = KafkaFailure("UNKNOWN_MEMBER_ID", "the group has given this member up", retriable=False)
-INSTANCE_SECONDS = 1.0  # between attempts to join as a static member whose former self has not been given up yet
-
-
-def _is_unsupported(error: ck.KafkaError) -> bool:
-    """Whether the broker does not have what was asked of it. Of a fatal error only the text tells the cause."""
-    return error.code() in _UNSUPPORTED or (
-        error.code() == FATAL and any(text in error.str() for text in _UNSUPPORTED_TEXTS)
-    )
-
-
-def _is_occupied(error: ck.KafkaError) -> bool:
-    return error.code() == _UNRELEASED or (error.code() == FATAL and _UNRELEASED_TEXT in error.str())
+_REMOVED = KafkaFailure("UNKNOWN_MEMBER_ID", "the group has removed this member", retriable=False)
 
 
 class ConfluentConsumer:
-    """A member of the group. Tries the protocols in the order given, as the broker may not have the first."""
+    """A member of the group. It tries the protocols in order, because the broker may not support the first."""
 
     def __init__(self, properties: Mapping[str, Mapping[str, Any]]) -> None:
         self._properties = dict(properties)
-        self._guard = Guard()
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._kept: list[Record | End] = []  # fetched, and not given out yet
-        self._listener: Listener | None = None
-        self._topics: list[str] = []
-        self._refused = False  # the broker does not have the protocol, but there is another to try
-        self._occupied = False  # the member we were before has our identity yet
         self.protocol = next(iter(self._properties))
-        self._standing = Standing(self._properties[self.protocol])
-        self._identity: str | None = None  # under which we were given what we have; classic protocol
-        self._expelled = False
-        self._owned: set[Partition] = set()  # as the listener was told
+        self._callback_errors = CallbackErrors()
+        self._reader = RecordReader(self._on_message_error)
+        reset_rule = str(self._properties[self.protocol].get("auto.offset.reset", "earliest"))
+        self._partitions = MemberPartitions(self._callback_errors, reset_rule)
+        self._commits: CommitListener | None = None
+        self._topics: list[str] = []
+        self._away: str | None = None  # the topic that is subscribed to after giving way
+        self._unsupported = False  # the broker does not support the protocol, but there is another to try
+        self._in_use = False  # the broker still knows the previous process of this static member
+        self._rejoin_pause = RejoinPause()
+        self._membership_check = MembershipCheck(self._properties[self.protocol])
+        self._identity: str | None = None  # the member id that our partitions were given to, under the classic protocol
+        self._removed = False
+        self._closing = False
         self._membership: object = None
         self._client = self._make()
 
     @property
+    def member_id(self) -> str:
+        """See ``ports.Consumer``."""
+        return self._client.memberid() or ""
+
+    @property
     def stale(self) -> bool:
         """See ``ports.Consumer``."""
-        return self._standing.stale or self._expelled
+        return self._membership_check.stale or self._removed
 
-    def _make(self) -> ck.Consumer:
-        callbacks: dict[str, Any] = {"on_commit": self._on_commit, "error_cb": self._on_error}
-        if self.protocol == "consumer":  # the classic one says at every heartbeat what there is to be done
-            callbacks["logger"] = Eavesdropper(logging.getLogger("librdkafka"), self._standing.doubt)
-        return ck.Consumer(with_callbacks(self._properties[self.protocol], self._guard, **callbacks))
-
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+    def subscribe(self, topics: Sequence[str], partitions: RebalanceListener, commits: CommitListener) -> None:
         """See ``ports.Consumer``."""
-        self._listener = listener
-        self._topics = list(topics)
-        self._identity = None
-        self._client.subscribe(
-            self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        self._topics, self._partitions.listener, self._commits = list(topics), partitions, commits
+        self._subscribe()
 
-    def poll(self, limit: int, timeout: float) -> list[Record | End]:
+    def give_way(self, topic: str) -> bool:
         """See ``ports.Consumer``."""
-        if not self._kept:
-            self._kept = self._records(self._consume(limit, timeout))
-        self._guard.check()  # before records are given out: they wait here when a callback has raised beside them
-        if self._standing.doubtful:
-            self._standing.look(self._client.memberid() or "", self._owned)
-        if self._is_another() or (self._standing.expelled and not self._expelled):
-            self._expel()
-        records, self._kept = self._kept[:limit], self._kept[limit:]
-        if self._refused:
+        if self._partitions.revoking or not is_known(self._client, topic):
+            return False
+        self._away = topic
+        self._change_subscription()
+        return True
+
+    def take_part(self) -> None:
+        """See ``ports.Consumer``."""
+        self._away = None
+        self._change_subscription()
+
+    def poll(self, limit: int, timeout: float) -> list[Record | PartitionEnd]:
+        """See ``ports.Consumer``."""
+        self._partitions.proceed(self._client)
+        messages = self._consume(limit, timeout)
+        self._callback_errors.check()  # after its exception the process ends, and these records are read again
+        records = self._reader.read(messages)
+        self._check_membership()
+        if self._unsupported:
             self._fall_back()
-        elif self._occupied:
+        elif self._in_use:
             self._join_again()
         return records
-
-    def _is_another(self) -> bool:
-        """Whether the group knows us under another name than the one that was given our partitions.
-
-        A member that the group had given up may join again, in the middle of a rebalance, without having been told that
-        its partitions were lost; with its new name the broker would take commits of what is others' by now.
-        """
-        return self._identity is not None and self._client.memberid() != self._identity
-
-    def _expel(self) -> None:
-        """Tell what the client does not: all is lost. It would keep what it believes to have, so begin anew."""
-        self._identity, self._expelled = None, True
-        ours, self._owned = sorted(self._owned), set()
-        if not self._standing.expelled:  # it has said so already
-            log.warning("membership.stale", ours=[str(partition) for partition in ours], has=[], shall=[])
-        if self._listener is not None and ours:
-            self._listener.lost(ours)
 
     def _consume(self, limit: int, timeout: float) -> list[ck.Message]:
         if timeout <= 0:
@@ -124,68 +104,11 @@ class ConfluentConsumer:
             return []
         return [first, *self._client.consume(limit - 1, 0)] if limit > 1 else [first]
 
-    def _records(self, messages: Iterable[Any]) -> list[Record | End]:
-        """The messages as values. What is no error has all that is asked for; the client's types say "or None"."""
-        records: list[Record | End] = []
-        partitions = self._partitions
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                if error.code() == _END:
-                    records.append(End(Partition(message.topic(), message.partition()), message.offset()))
-                else:
-                    self._message_error(error)
-                continue
-            place = message.topic(), message.partition()
-            partition = partitions.get(place)
-            if partition is None:
-                partition = partitions[place] = Partition(*place)
-            headers = message.headers()
-            records.append(
-                Record(
-                    partition,
-                    message.offset(),
-                    message.key(),
-                    message.value(),
-                    tuple(headers) if headers else (),
-                    message.timestamp()[1],
-                )
-            )
-        return records
+    # -- partitions and commits
 
-    def _message_error(self, error: ck.KafkaError) -> None:
-        if self._can_fall_back(error):
-            self._refused = True
-        elif _is_occupied(error):
-            self._occupied = True
-        elif error.fatal() or error.code() in (FATAL, _NO_OFFSET):
-            message = f"the Kafka client failed: {error.name()}: {error.str()}"
-            raise ClientFatalError(message)
-        else:
-            log.warning("client.error", code=error.name(), reason=error.str())
-
-    def _can_fall_back(self, error: ck.KafkaError) -> bool:
-        return len(self._properties) > 1 and _is_unsupported(error)
-
-    def _fall_back(self) -> None:
-        self._refused = False
-        del self._properties[self.protocol]
-        self.protocol = next(iter(self._properties))
-        log.warning("protocol.fallback", protocol=self.protocol)
-        self._client.close()
-        self._client = self._make()
-        if self._listener is not None:
-            self.subscribe(self._topics, self._listener)
-
-    def _join_again(self) -> None:
-        """As a static member after a crash: the broker keeps its identity until the session of the one before ends."""
-        self._occupied = False
-        log.warning("instance.occupied", again_after=INSTANCE_SECONDS)
-        self._client.close()
-        time.sleep(INSTANCE_SECONDS)
-        self._client = self._make()
-        if self._listener is not None:
-            self.subscribe(self._topics, self._listener)
+    def release(self, partitions: Sequence[Partition]) -> None:
+        """See ``ports.Consumer``. The next ``poll`` acknowledges the revocation."""
+        self._partitions.release(partitions)
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         """See ``ports.Consumer``."""
@@ -200,119 +123,156 @@ class ConfluentConsumer:
         _, end = self._client.get_watermark_offsets(ck.TopicPartition(partition.topic, partition.number), cached=True)
         return max(-1, end)
 
+    def coordinator_answers(self) -> bool:
+        """See ``ports.Consumer``."""
+        owned = sorted(self._partitions.owned)
+        return not owned or fetch_committed(self._client, owned[:1]) is not None
+
     def commit(self, positions: Mapping[Partition, Position]) -> None:
         """See ``ports.Consumer``."""
-        if self._is_another():
-            if self._listener is not None:
-                self._listener.committed(positions, _EXPELLED)
-            return
+        failure = _REMOVED if self._is_another() else self._commit(positions)
+        if failure is not None and self._commits is not None:
+            self._commits.committed(positions, failure)
+
+    def _commit(self, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
         try:
             self._client.commit(offsets=topic_partitions(positions), asynchronous=True)
         except ck.KafkaException as error:
-            if self._listener is not None:
-                self._listener.committed(positions, failure_of(error.args[0]))
-
-    def commit_now(self, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
-        """See ``ports.Consumer``."""
-        if self._is_another():
-            return _EXPELLED
-        try:
-            answered = self._client.commit(offsets=topic_partitions(positions), asynchronous=False) or []
-        except ck.KafkaException as error:
             return failure_of(error.args[0])
-        return next((failure_of(position.error) for position in answered if position.error), None)
+        return None
+
+    # -- membership
 
     def membership(self) -> object:
         """See ``ports.Consumer``."""
         membership = self._client.consumer_group_metadata()
-        if not self._is_another():  # asked afterwards: a name is never taken back
+        if not self._is_another():  # checked afterwards, because a member id is never reused
             self._membership = membership
         return self._membership
+
+    def _check_membership(self) -> None:
+        """Check between polls whether the group still knows this member as the owner of our partitions."""
+        if self._membership_check.pending and not self._partitions.revoking:  # the views differ during a revocation
+            self._membership_check.check(self._client.memberid() or "", self._partitions.assigned)
+        if self._is_another() or (self._membership_check.fenced and not self._removed):
+            self._remove()
+
+    def _is_another(self) -> bool:
+        """Return whether the group knows us by another member id than the one that got our partitions.
+
+        A member that the group has removed may join again, in the middle of a rebalance, without a notice that its
+        partitions are lost. Under its new id the broker would accept commits for partitions that others now own.
+        """
+        return self._identity is not None and self._client.memberid() != self._identity
+
+    def _remove(self) -> None:
+        """Record that the group has removed us, so all partitions are lost."""
+        self._identity, self._removed = None, True
+        if not self._membership_check.fenced:  # it has already logged that
+            report_stale(set(self._partitions.owned), set(), set())
+        self._partitions.lose_all()
+
+    # -- the client's life
+
+    def _make(self) -> ck.Consumer:
+        callbacks: dict[str, Any] = {"on_commit": self._on_commit, "error_cb": self._on_error}
+        if self.protocol == "consumer":  # under the classic protocol, every heartbeat reply reports a rebalance
+            callbacks["logger"] = LogWatcher(logging.getLogger("librdkafka"), self._membership_check.request)
+        return ck.Consumer(with_callbacks(self._properties[self.protocol], self._callback_errors, **callbacks))
+
+    def _subscribe(self) -> None:
+        self._identity = None
+        self._change_subscription()
+
+    def _change_subscription(self) -> None:
+        topics = self._topics if self._away is None else [self._away]
+        # The client drops callbacks that are not passed again.
+        self._client.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def _fall_back(self) -> None:
+        self._unsupported = False
+        del self._properties[self.protocol]
+        self.protocol = next(iter(self._properties))
+        log.warning("protocol.fallback", protocol=self.protocol)
+        self._begin_again()
+
+    def _join_again(self) -> None:
+        self._in_use = False
+        self._rejoin_pause.wait()
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Join with a new client."""
+        self._closing = True
+        self._client.close()
+        self._closing = False
+        self._client = self._make()
+        if self._partitions.listener is not None:
+            self._subscribe()
 
     def close(self) -> None:
         """See ``ports.Consumer``."""
         if self._is_another():
-            self._expel()
-        self._identity = None  # it may be gone before the last callback comes
+            self._remove()
+        self._identity = None  # the client may forget its member id before the last callback comes
+        self._closing = True
+        self._partitions.acknowledge(self._client)
         self._client.close()
-        self._guard.check()
+        self._callback_errors.check()
 
     # -- callbacks of the client
 
-    def _on_error(self, error: ck.KafkaError) -> None:
-        if self._can_fall_back(error):
-            self._refused = True
-        elif _is_occupied(error):
-            self._occupied = True
-        else:
-            note_error(self._guard, error)
-
     def _on_assign(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
-        if positions:  # KIP-848 says often that there are none
-            self._guard.call(self._assign, client, positions)
+        if positions:  # with KIP-848 it is often empty
+            self._callback_errors.call(self._assign, client, positions)
 
     def _assign(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
-        if self.protocol == "classic" and self._identity is None and not self._expelled:
+        if self.protocol == "classic" and self._identity is None and not self._removed:
             self._identity = client.memberid()
-        self._standing.joined = True
-        committed = _committed(client, positions)
-        self._owned |= committed.keys()
-        begin = {} if self._listener is None else self._listener.assigned(committed)
-        for position in positions:
-            partition = Partition(position.topic, position.partition)
-            known = committed[partition]
-            position.offset = begin.get(partition, known.offset if known else ck.OFFSET_INVALID)
-        client.incremental_assign(positions)
-        # The client keeps a partition paused over a revoke and a later assignment.
-        client.resume(positions)
+        self._membership_check.joined = True
+        wanted = [position for position in positions if position.topic in self._topics]
+        self._partitions.assign_unread(
+            client, [position for position in positions if position.topic not in self._topics]
+        )
+        if wanted:
+            self._partitions.assign(client, wanted)
 
-    def _on_revoke(self, _client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
-        self._tell("lost" if self._is_another() else "revoked", positions)
+    def _on_revoke(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
+        if self._is_another():
+            self._on_lost(client, positions)
+        else:
+            self._partitions.revoke(client, positions, closing=self._closing)
 
     def _on_lost(self, _client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
         self._identity = None
-        self._tell("lost", positions)
-
-    def _tell(self, what: str, positions: list[ck.TopicPartition]) -> None:
-        partitions = [Partition(position.topic, position.partition) for position in positions]
-        partitions = [partition for partition in partitions if partition in self._owned]
-        self._owned -= set(partitions)
-        if self._listener is not None and partitions:
-            self._guard.call(getattr(self._listener, what), partitions)
+        self._partitions.lose(positions)
 
     def _on_commit(self, error: ck.KafkaError | None, positions: list[ck.TopicPartition]) -> None:
-        if self._listener is None:
+        if self._commits is None:
             return
         answered = {Partition(p.topic, p.partition): Position(p.offset, p.metadata or "") for p in positions}
         error = error or next((position.error for position in positions if position.error), None)
-        self._guard.call(self._listener.committed, answered, None if error is None else failure_of(error))
+        self._callback_errors.call(self._commits.committed, answered, None if error is None else failure_of(error))
 
+    def _on_error(self, error: ck.KafkaError) -> None:
+        if not self._keep_join_error(error):
+            report_error(self._callback_errors, error)
 
-def topic_partitions(positions: Mapping[Partition, Position]) -> list[ck.TopicPartition]:
-    """Positions as the client takes them."""
-    return [ck.TopicPartition(p.topic, p.number, at.offset, at.notes) for p, at in positions.items()]
+    def _on_message_error(self, error: ck.KafkaError) -> None:
+        """Handle an error that ``poll`` got instead of a record. Raise ``ClientFatalError`` if it is fatal."""
+        if self._keep_join_error(error):
+            return
+        if error.fatal() or error.code() in (FATAL, _NO_OFFSET):
+            message = f"the Kafka client failed: {error.name()}: {error.str()}"
+            raise ClientFatalError(message)
+        log.warning("client.error", code=error.name(), reason=error.str())
 
-
-def _committed(client: ck.Consumer, positions: list[ck.TopicPartition]) -> dict[Partition, Position | None]:
-    """What the group has committed. Asked again while the broker is away, or a transaction is undecided.
-
-    Raises ClientFatalError when that takes too long: a new process begins anew.
-    """
-    limit = time.monotonic() + COMMITTED_LIMIT
-    while True:
-        try:
-            answered = client.committed(positions, COMMITTED_SECONDS)
-        except ck.KafkaException as error:
-            failure = failure_of(error.args[0])
+    def _keep_join_error(self, error: ck.KafkaError) -> bool:
+        """Keep an error after which ``poll`` joins with a new client. Return whether it is one."""
+        if len(self._properties) > 1 and is_unsupported(error):
+            self._unsupported = True
+        elif is_in_use(error):
+            self._in_use = True
         else:
-            failed = [failure_of(position.error) for position in answered if position.error]
-            if not failed:
-                return {
-                    Partition(p.topic, p.partition): Position(p.offset, p.metadata or "") if p.offset >= 0 else None
-                    for p in answered
-                }
-            failure = failed[0]
-        if time.monotonic() > limit:
-            raise ClientFatalError(f"the committed offsets of new partitions cannot be had: {failure}")
-        log.warning("client.error", code=failure.code, reason=failure.message)
-        time.sleep(0.2)
+            return False
+        return True

@@ -1,4 +1,4 @@
-"""What preflight is asked and what it answers: plain values, which travel to a child process and back."""
+"""The input and the result of preflight: plain values that are passed to a child process and back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 from worker.kafka.diagnosis import Need
 
+HEARTBEAT = 5.0  # seconds: the broker's default for the consumer protocol
+_STATE_RIGHTS = ("READ", "WRITE")
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is to be reached, and with what properties; these hold secrets."""
+    """The topics and the group to check, and the client properties for them, which contain secrets."""
 
     request_topics: tuple[str, ...]
     ack_topic: str
@@ -20,28 +23,32 @@ class Target:
     consumers: dict[str, dict[str, Any]] = field(repr=False)  # by group protocol
     producer: dict[str, Any] = field(repr=False)
     admin: dict[str, Any] = field(repr=False)
+    state_topic: str = ""  # empty: none
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What we must be allowed to do with which topic."""
+        """Return the permissions that we need on topics."""
         requests = (Need("KAFKA_REQUEST_TOPIC", topic, "READ") for topic in self.request_topics)
         return (
             *requests,
             Need("KAFKA_ACK_TOPIC", self.ack_topic, "WRITE"),
             Need("KAFKA_DEAD_LETTER_TOPIC", self.dead_letter_topic, "WRITE"),
+            *(Need("KAFKA_STATE_TOPIC", self.state_topic, right) for right in _STATE_RIGHTS if self.state_topic),
         )
 
     @property
     def bootstrap(self) -> str:
-        """The broker list, for messages."""
+        """Return the broker list, for messages to the user."""
         return str(self.admin["bootstrap.servers"])
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker said. Bytes are of a record's key, value and headers together."""
+    """What the broker reported. Byte limits cover a record's key, value and headers together."""
 
-    partitions: int  # of all request topics together
+    partitions: int  # of all request topics
     max_answer_bytes: int
     max_dead_letter_bytes: int
     warnings: tuple[str, ...] = ()
+    heartbeat: float = HEARTBEAT  # seconds between two heartbeats of a member
+    state_partitions: int = 0  # of the state topic

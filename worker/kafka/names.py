@@ -1,17 +1,17 @@
-"""librdkafka's property names: how they are spelt as variables, which the worker owns, which belong to which client.
+"""librdkafka's property names: their variables, which ones the worker sets, and which client each belongs to.
 
-Tables only, and the few functions that look into them. Checked against the client's own table in
-``tests/unit/test_properties.py``.
+This module has tables and the functions that read them. ``tests/unit/test_properties.py`` compares them with the
+client's table.
 """
 
 from __future__ import annotations
 
 PREFIX = "KAFKA_CONFIG_"
 
-# The one name with an underscore that can be set by a text.
+# The one name with an underscore that a variable could set. It must be recognised to be refused.
 _UNDERSCORED = {"log.level": "log_level"}
 
-# Properties whose value is a file's path and whose name ends as our ``*_FILE`` variables do.
+# Properties whose value is a file path and whose name ends like our ``*_FILE`` variables.
 FILE_PROPERTIES = frozenset(
     {
         "sasl.oauthbearer.assertion.file",
@@ -20,20 +20,20 @@ FILE_PROPERTIES = frozenset(
     }
 )
 
-_BY_VARIABLE = "it has a variable of its own, {}"
+_BY_VARIABLE = "use the variable {}"
 _OFFSETS = "offsets are committed when the answer is confirmed, never by a timer of the client"
-_FOREVER = "an answer is sent until it is confirmed: one given up could still be in the log, and would be there twice"
+_FOREVER = "an answer is sent until it is confirmed: one given up may be in the log already, and would be there twice"
 _CONFIRMED = "only an answer that every in-sync replica has, once and in order, lets its request be committed"
 _TEXT = "it cannot be set by a text"
 
-# What the worker sets itself, and why. Aliases stand beside the name they mean.
+# The properties that the worker sets itself, and why. Aliases are next to the names they stand for.
 OWNED = {
     "bootstrap.servers": _BY_VARIABLE.format("KAFKA_BOOTSTRAP_SERVER"),
     "metadata.broker.list": _BY_VARIABLE.format("KAFKA_BOOTSTRAP_SERVER"),
     "group.id": _BY_VARIABLE.format("KAFKA_CONSUMER_GROUP_ID"),
     "group.protocol": _BY_VARIABLE.format("KAFKA_GROUP_PROTOCOL"),
     "group.protocol.type": "the group is one of consumers",
-    "group.instance.id": "every process needs one of its own: set KAFKA_STATIC_MEMBERSHIP=on, and WORKER_REPLICA",
+    "group.instance.id": "each process needs its own: set KAFKA_STATIC_MEMBERSHIP=on, and WORKER_REPLICA",
     "client.id": "every process is called <host>-<slot>, so that the members of the group can be told apart",
     "partition.assignment.strategy": "the worker holds revoked partitions and needs cooperative-sticky for it",
     "enable.auto.commit": _OFFSETS,
@@ -44,9 +44,9 @@ OWNED = {
     "offset.store.path": _OFFSETS,
     "offset.store.sync.interval.ms": _OFFSETS,
     "enable.partition.eof": "the worker commits past the markers of transactions, and needs to know where they end",
-    "isolation.level": "a request whose transaction was aborted was never made, so only committed ones are read",
+    "isolation.level": "a request of an aborted transaction does not exist, so only committed ones are read",
     "allow.auto.create.topics": "a misspelt topic must be an error, not a new topic",
-    "max.poll.records": "how many records are taken at once follows from the queue before the task",
+    "max.poll.records": "the worker takes as many records at once as its queue has room for",
     "share.acknowledgement.mode": "the worker uses consumer groups, not share groups",
     "enable.idempotence": _CONFIRMED,
     "enable.gapless.guarantee": "an answer that cannot be delivered must not end the process",
@@ -59,14 +59,15 @@ OWNED = {
     "delivery.report.only.error": "the confirmation of an answer is what lets its request be committed",
     "partitioner": "answers go to the partition that their key has for Kafka's Java clients (murmur2_random)",
     "transactional.id": "the worker's guarantee decides about transactions: see WORKER_GUARANTEE",
-    "logger": _TEXT,  # these two are the Python binding's, which fails on them in ways nobody could read
+    "log_level": "the worker reads the client's log to notice a rebalance that the client missed: use WORKER_LOG_LEVEL",
+    "logger": _TEXT,  # these two belong to the Python binding, whose errors about them are unreadable
     "default.topic.config": _TEXT,
 }
 
 _PEM = "certificates and keys are PEM here: set KAFKA_CONFIG_{}"
 _NO_CODEC = "the worker reads and writes protobuf: leave this out"
 
-# Names of Kafka's Java clients that librdkafka has not, and what to do instead.
+# Properties that only Kafka's Java clients have, and what to use instead.
 JAVA = {
     "ssl.truststore.location": _PEM.format("SSL_CA_LOCATION"),
     "ssl.truststore.certificates": _PEM.format("SSL_CA_PEM"),
@@ -90,8 +91,8 @@ JAVA = {
     "send.buffer.bytes": "set KAFKA_CONFIG_SOCKET_SEND_BUFFER_BYTES",
 }
 
-# Whose they are, where not everybody's: a client that is given another's property only logs a warning, in every
-# process at every start. Owned ones are left out.
+# Properties of one kind of client. If a client gets a property of the other kind, every process logs a warning at every
+# start. Properties that the worker sets are left out.
 CONSUMER_ONLY = frozenset(
     [
         "session.timeout.ms",
@@ -133,7 +134,7 @@ PRODUCER_ONLY = frozenset(
     ]
 )
 
-# What librdkafka calls a property when it complains, and the name it may have been given by.
+# librdkafka's name of a property in its errors -> the name by which the user may have set it.
 ALIASES = {
     "compression.codec": "compression.type",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
@@ -146,11 +147,11 @@ ALIASES = {
 
 
 def property_name(key: str) -> str:
-    """The property that ``KAFKA_CONFIG_<key>`` sets."""
+    """Return the property that ``KAFKA_CONFIG_<key>`` sets."""
     name = key.lower().replace("_", ".")
     return _UNDERSCORED.get(name, name)
 
 
 def variable_name(name: str) -> str:
-    """The variable that sets a property."""
+    """Return the variable that sets a property."""
     return PREFIX + name.upper().replace(".", "_")

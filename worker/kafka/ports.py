@@ -1,8 +1,8 @@
-"""The few calls the worker makes on Kafka. The confluent adapters and the fake broker both implement them.
+"""The interfaces of the Kafka clients. The confluent adapters and the fake broker both implement them.
 
-Every method is called from the poll thread only (the transactor's apart), and every callback runs on that thread,
-inside one of these calls. A callback may raise: the consumer's adapter keeps the first exception until the client's
-call has returned and raises it then, because an exception thrown through the client loses records.
+Every method except the transactor's is called from the poll thread, and every callback runs on that thread, inside one
+of these calls. A callback may raise: the adapter keeps the first exception and raises it when the client's call has
+returned, because an exception thrown through the client loses records.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from worker.core.model import End, Headers, Partition, Record
+    from worker.core.model import Headers, Partition, PartitionEnd, Record
+
+
+# The group no longer knows this member, or has given its partitions to another: its commits are refused.
+FENCED_CODES = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"})
 
 
 class KafkaFailure(NamedTuple):
-    """What the client said went wrong."""
+    """An error of the client."""
 
-    code: str  # the name, such as ``MSG_SIZE_TOO_LARGE`` or ``_TIMED_OUT``
+    code: str  # the error's name, such as ``MSG_SIZE_TOO_LARGE`` or ``_TIMED_OUT``
     message: str
     retriable: bool = False
 
@@ -27,14 +31,14 @@ class KafkaFailure(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a group stands in a partition, and what its members noted there for each other."""
+    """The committed position of a group in a partition."""
 
     offset: int
-    notes: str = ""  # the commit's metadata: at most 4,095 characters from this client
+    metadata: str = ""  # this client allows at most 4,095 characters
 
 
 class Message(NamedTuple):
-    """A record to be written."""
+    """A record to write."""
 
     topic: str
     key: bytes | None
@@ -42,130 +46,214 @@ class Message(NamedTuple):
     headers: Headers = ()
 
 
+class Handshake(NamedTuple):
+    """How to commit the answer to a detached task: write the mark first, then check who holds the task.
+
+    ``mark`` is committed for the partition in ``group``. ``is_held`` gets the position of the partition in the workers'
+    group.
+    """
+
+    group: str
+    partition: Partition
+    mark: Position
+    is_held: Callable[[Position | None], bool]
+
+
 class Transaction(NamedTuple):
-    """Answers and the positions that go with them: all of it is seen, or nothing."""
+    """Answers and their positions. Readers see all of them or none.
+
+    A transaction with a ``handshake`` has no positions. It is committed only if the task is still held when its mark is
+    pending.
+    """
 
     messages: Sequence[Message]
     positions: Mapping[Partition, Position]
     member: object  # ``Consumer.membership`` when the leases of these partitions were valid
+    handshake: Handshake | None = None
 
 
 class Ended(NamedTuple):
-    """How a transaction ended: committed, or not at all; then ``failure`` says why and it may be tried again."""
+    """How a transaction ended. If it was not committed, ``failure`` is the reason, and it may be repeated.
+
+    If ``superseded``, another process has taken over the detached task, and it must not be repeated.
+    """
 
     committed: bool
     failure: KafkaFailure | None = None
+    superseded: bool = False
+
+
+class MemberView(NamedTuple):
+    """A member of the group, as the coordinator describes it."""
+
+    client_id: str
+    partitions: Collection[Partition]
 
 
 class Deliveries(NamedTuple):
-    """What became of produced records, named by the tokens they were produced with."""
+    """The results of produced records, by the tokens with which they were produced."""
 
     confirmed: list[object]
     failed: list[tuple[object, KafkaFailure]]
 
 
-class Listener(Protocol):
-    """What the consumer tells its owner, from inside ``poll``, ``commit_now`` or ``close``."""
+class RebalanceListener(Protocol):
+    """Receives the consumer's events about partitions, inside ``poll`` or ``close``."""
 
-    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int]:
-        """These partitions are ours from now on, under a new lease. They start unpaused.
+    def ready(self) -> bool:
+        """Return whether committed offsets may be read for new partitions.
 
-        ``positions`` is what the group has committed (None: nothing yet). Returns the offsets to begin with instead,
-        if any.
+        Return False while something is under way that could still commit for an earlier lease. The consumer tries
+        again.
+        """
+
+    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:
+        """Handle an assignment. The partitions are not paused.
+
+        ``positions`` is what the group has committed (None: nothing yet). Return the offsets to start with instead, if
+        any. Return None if they are not known yet: then nothing has started, and the consumer tries again.
         """
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These partitions go elsewhere when this call returns; until then they can still be committed."""
+        """Handle a revocation.
+
+        The partitions stay with this member and can be committed until ``Consumer.release`` was called for all of them.
+        Inside ``close`` they are gone when this call returns.
+        """
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """These partitions are gone and may already run elsewhere: nothing of theirs may be committed."""
+        """Handle lost partitions. They may already run elsewhere, so nothing of them may be committed."""
+
+
+class CommitListener(Protocol):
+    """Receives the results of commits, inside ``poll`` or ``commit``."""
 
     def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
-        """The answer to ``commit``. A failure means unknown, not undone."""
+        """Handle the reply to ``commit``. A failed commit may still have been applied."""
 
 
 class Consumer(Protocol):
-    """One member of the consumer group.
-
-    ``stale``: the group has given it or taken from it what it was not told of and will not be told of any more, or has
-    given it up. It has to leave and to join anew.
-    """
+    """One member of the consumer group."""
 
     @property
-    def stale(self) -> bool: ...
+    def protocol(self) -> str:
+        """Return the group protocol in use: ``consumer`` or ``classic``."""
 
-    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+    @property
+    def member_id(self) -> str:
+        """Return the id of this member in the group; empty before it has joined."""
+
+    @property
+    def stale(self) -> bool:
+        """Return whether the member has missed a rebalance permanently or was removed. It must leave and join again."""
+
+    def subscribe(self, topics: Sequence[str], partitions: RebalanceListener, commits: CommitListener) -> None:
         """Join the group."""
 
-    def poll(self, limit: int, timeout: float) -> list[Record | End]:
-        """Up to ``limit`` records: wait at most ``timeout`` seconds for the first, take the rest only if there.
+    def give_way(self, topic: str) -> bool:
+        """Let the group give every partition to other members, while this one stays a member.
 
-        Among them, wherever a partition's end was reached, that end.
-
-        Raises ``ClientFatalError`` when the client cannot go on.
+        The member subscribes only to ``topic``, whose records it never returns. ``revoked`` follows for assigned
+        partitions. Return False if this is not possible now. Do not call it inside a callback.
         """
 
+    def take_part(self) -> None:
+        """Take partitions again after ``give_way``. Do not call it inside a callback."""
+
+    def poll(self, limit: int, timeout: float) -> list[Record | PartitionEnd]:
+        """Return up to ``limit`` records. Wait at most ``timeout`` seconds for the first; add only available ones.
+
+        The list contains a ``PartitionEnd`` when the consumer has reached the end of a partition.
+
+        Raise ``ClientFatalError`` when the client cannot continue.
+        """
+
+    def release(self, partitions: Sequence[Partition]) -> None:
+        """Give revoked partitions back. Others may own them once all of the same revocation are released."""
+
     def pause(self, partitions: Sequence[Partition]) -> None:
-        """Stop fetching these; records already fetched are thrown away and fetched again later."""
+        """Stop fetching these. The client drops their fetched records and fetches them again later."""
 
     def resume(self, partitions: Sequence[Partition]) -> None:
-        """Fetch these again; the first record may take a second."""
+        """Fetch these again. The first record may take a second."""
 
     def end(self, partition: Partition) -> int:
-        """Where a partition ends, as the client has last heard (-1: it has not). Asks nobody."""
+        """Return the end of a partition as the client last heard it (-1: never). No request is sent."""
 
     def commit(self, positions: Mapping[Partition, Position]) -> None:
-        """Send a commit; the answer comes by ``Listener.committed`` inside a later ``poll``."""
+        """Send a commit. The reply arrives through ``CommitListener.committed``, inside a later ``poll``."""
 
-    def commit_now(self, positions: Mapping[Partition, Position]) -> KafkaFailure | None:
-        """Commit and wait for the answer. Has no time-out: it lasts as long as the broker is away."""
+    def coordinator_answers(self) -> bool:
+        """Return whether the coordinator of the group replies within a second."""
 
     def membership(self) -> object:
-        """Who this member is in which generation of the group, for ``Transaction``."""
+        """Return the member and its generation of the group, for ``Transaction``."""
 
     def close(self) -> None:
-        """Leave the group. ``revoked`` is called for what is still assigned."""
+        """Leave the group. ``revoked`` is called for partitions that are still assigned."""
+
+
+class GroupClient(Protocol):
+    """Group requests for processes that share detached tasks. Its calls wait, so it is not for the poll thread."""
+
+    def members(self, group: str) -> list[MemberView] | KafkaFailure:
+        """Return the members of a group."""
+
+    def committed(self, group: str, partition: Partition, *, stable: bool) -> Position | KafkaFailure | None:
+        """Return what a group has committed for a partition; None if nothing.
+
+        If ``stable``, return a failure while an open transaction may change it.
+        """
+
+    def commit(self, group: str, partition: Partition, position: Position) -> KafkaFailure | None:
+        """Commit for a group without members."""
+
+    def delete(self, group: str) -> KafkaFailure | None:
+        """Delete a group without members."""
+
+    def close(self) -> None:
+        """Free the clients."""
 
 
 class Producer(Protocol):
-    """An idempotent producer that retries for ever; a failed delivery is final and means unknown."""
+    """An idempotent producer that retries without limit. A failed delivery is final and means unknown."""
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, token: object) -> None:
-        """Queue a record. What becomes of it is told under ``token`` by a later ``deliveries``, once."""
+        """Queue a record. A later ``deliveries`` reports its result once, under ``token``."""
 
     def deliveries(self, timeout: float) -> Deliveries:
-        """What is known by now. With a time-out: send what is queued, lingering no longer, and wait that long for it.
+        """Return the results so far. With a time-out, send the queue without lingering and wait that long for results.
 
-        Raises ``ClientFatalError`` when the client cannot go on.
+        Raise ``ClientFatalError`` when the client cannot continue.
         """
 
     def close(self) -> None:
-        """Give up what is queued and free the client."""
+        """Give up queued records and free the client."""
 
 
 class Transactor(Protocol):
-    """A transactional producer. One thread at a time, which need not be the poll thread: its calls wait.
+    """A transactional producer. Its calls wait. Use it from one thread at a time, not necessarily the poll thread.
 
-    ``called_at`` is the monotonic time at which its last call of the client began; any thread may read it.
+    ``called_at`` is the monotonic time at which its last client call began. Any thread may read it.
     """
 
     called_at: float
 
     def open(self) -> None:
-        """Take the identity: end what a former process of this name has left open. Waits while the broker is away.
+        """Take the identity: end a transaction that an earlier process of this name left open.
 
-        ``commit`` would do that too, but the partitions of what was left open stand still until then.
+        This waits during a broker outage. ``commit`` would do that too, but until then readers of the partitions in the
+        open transaction would be blocked.
         """
 
     def commit(self, transaction: Transaction) -> Ended:
-        """Write it all, or nothing; returns when that is certain, which an outage of the broker may delay.
+        """Write everything or nothing. Return when the result is certain; a broker outage delays that.
 
-        Raises ``ClientFatalError`` when another producer has taken over this one's identity, or the client cannot go
-        on.
+        Raise ``ClientFatalError`` when another producer has taken over this identity, or the client cannot continue.
         """
 
     def find_out(self, transaction: Transaction) -> Ended:
-        """How a transaction ended that another transactor of this name, given up since, has begun. As ``commit``."""
+        """Determine how the transaction of an abandoned transactor of this name ended. Otherwise as ``commit``."""
 
     def close(self) -> None:
-        """Free the client; a transaction under way is left to the broker."""
+        """Free the client. A transaction under way is left to the broker."""

@@ -1,6 +1,6 @@
-"""The properties of the transactional producer, and of the consumer that looks up how a transaction ended.
+"""The properties of the transactional producer, and of the consumer that determines how a transaction ended.
 
-What was measured for these choices is in docs/decisions/0060.
+docs/decisions/0060 has the measurements behind these choices.
 """
 
 from __future__ import annotations
@@ -15,43 +15,42 @@ if TYPE_CHECKING:
 TIMEOUT = "transaction.timeout.ms"
 
 _TRANSACTIONAL: Properties = {
-    # How long a transaction whose producer has died keeps its partitions waiting: their next owner cannot read the
-    # group's positions meanwhile. It begins when the work is done, so it needs no more than a few requests take.
+    # A transaction whose producer has died blocks its partitions for this long, because their next owner cannot read
+    # the group's positions. A transaction begins when the work is done, so it needs only the time of a few requests.
     TIMEOUT: 10_000,
-    # A transaction that follows another is told to wait, by an error, until the markers of the last one are written,
-    # which takes 4 ms; how soon the client asks again decides what one transaction costs: 99 ms with the default of
-    # 100, 25 with 20, 10 with 5, 7 with 2.
+    # A transaction is refused, with a retriable error, until the markers of the previous one are written, which takes 4
+    # ms. So the back-off determines the duration of a transaction: 99 ms with the default of 100, 25 with 20, 10 with
+    # 5, 7 with 2.
     "retry.backoff.ms": 2,
     "retry.backoff.max.ms": 20,
-    # The end of a transaction sends what lingers, so this is only about those of many messages.
+    # Ending a transaction sends queued messages, so this matters only for transactions with many messages.
     "linger.ms": 1,
-    # Only failures are told one by one: with thousands of answers a call for each would cost more than producing.
+    # Report only failures one by one. With thousands of answers, a callback each would cost more than producing.
     "delivery.report.only.error": True,
 }
 
 
 def transactional(link: Link, client_id: str, transactional_id: str, record_limit: int | None = None) -> Properties:
-    """The properties of a producer that writes answers and positions together.
+    """Return the properties of a producer that writes answers and positions together.
 
-    ``message.timeout.ms`` stays 0 (for ever), which the client allows here: any other value has to be within
-    ``transaction.timeout.ms``, and what a message that has timed out ends in is only one more failure of which nobody
-    knows whether it was one. The coordinator's time-out ends a transaction that cannot be sent, and that is certain.
-    ``transactional_id`` must stay the same over restarts of this process: a new producer of that name ends what the
-    last one left open at once.
+    ``message.timeout.ms`` stays 0 (no limit), which the client allows here. Any other value would have to be within
+    ``transaction.timeout.ms``, and a message time-out would be one more failure with an unknown outcome. If a
+    transaction cannot be sent, the coordinator's time-out ends it, with a certain outcome. ``transactional_id`` must be
+    the same after restarts of this process: a new producer with that id ends at once what the last one left open.
     """
     rendered = properties.producer(link, client_id, record_limit)
     rendered |= {name: value for name, value in _TRANSACTIONAL.items() if name not in link.given}
     rendered["transactional.id"] = transactional_id
-    # The client refuses to wait longer for one answer than the transaction lasts.
+    # The client refuses a socket time-out that is longer than the transaction's.
     rendered["socket.timeout.ms"] = min(int(rendered["socket.timeout.ms"]), int(rendered[TIMEOUT]))
     return rendered
 
 
 def checker(link: Link, client_id: str) -> Properties:
-    """The properties of a consumer that only asks where the group stands, and never joins it."""
+    """Return the properties of a consumer that only reads the group's positions and never joins the group."""
     return properties.common(link, client_id) | {
         "group.id": link.group,
         "enable.auto.commit": False,
-        # The broker then answers only when no transaction is open any more that would change the answer.
+        # The broker then replies only when no open transaction can change the result.
         "isolation.level": "read_committed",
     }

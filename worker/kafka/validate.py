@@ -1,6 +1,7 @@
-"""Whether librdkafka takes the properties: throw-away clients without a broker tell, at the price of some threads.
+"""Checks that librdkafka accepts the properties, by creating clients without a broker.
 
-For a process that is about to end, such as preflight's; never in the supervisor, which must not make clients.
+These clients cost threads. So this is for a process that is about to end, such as preflight's, and never for the
+supervisor, which must not create clients.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka as ck
 
 from worker.errors import SettingsError
-from worker.kafka.cluster import quiet
+from worker.kafka.clients import quiet
 from worker.kafka.names import ALIASES, variable_name
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ _PROPERTY = re.compile(r"\b[a-z]+(?:\.[a-z]+)+\b|\blog_level\b")
 
 
 def check(target: Target) -> None:
-    """Raises SettingsError with a line for each thing that librdkafka objects to."""
-    found = dict.fromkeys(_objections(target))  # the same one from several clients is one
+    """Raise a SettingsError with one line for each property that librdkafka rejects."""
+    found = dict.fromkeys(_objections(target))  # several clients may reject the same property
     if found:
         raise SettingsError("\n".join(found))
 
@@ -36,7 +37,7 @@ def _objections(target: Target) -> Iterator[str]:
 
 
 def _try(make: Callable[[dict[str, Any]], object], properties: dict[str, Any]) -> Iterator[str]:
-    # Without an address nothing is connected to.
+    # Without an address there is no connection.
     offline = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
     try:
         make(quiet(offline, lambda _: None))
@@ -44,9 +45,9 @@ def _try(make: Callable[[dict[str, Any]], object], properties: dict[str, Any]) -
         yield _line(error.args[0].str(), properties)
 
 
-def _line(said: str, properties: Container[str]) -> str:
-    """What the client said, with the variable it is about in front."""
-    text = re.sub(r"^Failed to create (consumer|producer): ", "", " ".join(said.split()))
+def _line(error: str, properties: Container[str]) -> str:
+    """Return the client's error, preceded by the variable that it is about."""
+    text = re.sub(r"^Failed to create (consumer|producer): ", "", " ".join(error.split()))
     if "SASL mechanism" in text:
         what, _, _ = text.partition(":")
         return f"KAFKA_CONFIG_SASL_MECHANISM: {what}; set PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\ntask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n\x07Request\x12\x10\n\x08sequence\x18\x01 \x01(\x05\x12\x0f\n\x07payload\x18\x02 \x01(\t\"9\n\x05\x45rror\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\t\":\n\x06Origin\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"\xa3\x02\n\x08Response\x12\x10\n\x08sequence\x18\x01 \x01(\x05\x12\x13\n\x0bisprocessed\x18\x02 \x01(\x08\x12\x19\n\x07outcome\x18\x03 \x01(\x0e\x32\x08.Outcome\x12\x0e\n\x06result\x18\x04 \x01(\x0c\x12\x15\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x06.Error\x12\x17\n\x06origin\x18\x06 \x01(\x0b\x32\x07.Origin\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\r\x12\x0e\n\x06worker\x18\x08 \x01(\t\x12.\n\nstarted_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63pu_seconds\x18\x0b \x01(\x01*e\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x06\n\x02OK\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x11\n\rDEAD_LETTERED\x10\x03\x12\x0b\n\x07\x45XPIRED\x10\x04\x12\r\n\tCANCELLED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\ntask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n\x07Request\x12\x10\n\x08sequence\x18\x01 \x01(\x05\x12\x0f\n\x07payload\x18\x02 \x01(\t\"9\n\x05\x45rror\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\ttraceback\x18\x03 \x01(\t\":\n\x06Origin\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"\xe2\x02\n\x08Response\x12\x10\n\x08sequence\x18\x01 \x01(\x05\x12\x13\n\x0bisprocessed\x18\x02 \x01(\x08\x12\x19\n\x07outcome\x18\x03 \x01(\x0e\x32\x08.Outcome\x12\x0e\n\x06result\x18\x04 \x01(\x0c\x12\x15\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x06.Error\x12\x17\n\x06origin\x18\x06 \x01(\x0b\x32\x07.Origin\x12\x0f\n\x07\x61ttempt\x18\x07 \x01(\r\x12\x0e\n\x06worker\x18\x08 \x01(\t\x12.\n\nstarted_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63pu_seconds\x18\x0b \x01(\x01\x12\x30\n\x0crequested_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0b\n\x03run\x18\r \x01(\t*e\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x06\n\x02OK\x10\x01\x12\n\n\x06\x46\x41ILED\x10\x02\x12\x11\n\rDEAD_LETTERED\x10\x03\x12\x0b\n\x07\x45XPIRED\x10\x04\x12\r\n\tCANCELLED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'task_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTCOME']._serialized_start=506
-  _globals['_OUTCOME']._serialized_end=607
+  _globals['_OUTCOME']._serialized_start=569
+  _globals['_OUTCOME']._serialized_end=670
   _globals['_REQUEST']._serialized_start=47
   _globals['_REQUEST']._serialized_end=91
   _globals['_ERROR']._serialized_start=93
@@ -41,5 +41,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ORIGIN']._serialized_start=152
   _globals['_ORIGIN']._serialized_end=210
   _globals['_RESPONSE']._serialized_start=213
-  _globals['_RESPONSE']._serialized_end=504
+  _globals['_RESPONSE']._serialized_end=567
 # @@protoc_insertion_point(module_scope)

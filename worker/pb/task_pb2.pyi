@@ -53,7 +53,7 @@ class Origin(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Response(_message.Message):
-    __slots__ = ("sequence", "isprocessed", "outcome", "result", "error", "origin", "attempt", "worker", "started_at", "finished_at", "cpu_seconds")
+    __slots__ = ("sequence", "isprocessed", "outcome", "result", "error", "origin", "attempt", "worker", "started_at", "finished_at", "cpu_seconds", "requested_at", "run")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ISPROCESSED_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +65,8 @@ class Response(_message.Message):
     STARTED_AT_FIELD_NUMBER: _ClassVar[int]
     FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_AT_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     isprocessed: bool
     outcome: Outcome
@@ -76,4 +78,6 @@ class Response(_message.Message):
     started_at: _timestamp_pb2.Timestamp
     finished_at: _timestamp_pb2.Timestamp
     cpu_seconds: float
-    def __init__(self, sequence: _Optional[int] = ..., isprocessed: _Optional[bool] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., result: _Optional[bytes] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
+    requested_at: _timestamp_pb2.Timestamp
+    run: str
+    def __init__(self, sequence: _Optional[int] = ..., isprocessed: _Optional[bool] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., result: _Optional[bytes] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., origin: _Optional[_Union[Origin, _Mapping]] = ..., attempt: _Optional[int] = ..., worker: _Optional[str] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_seconds: _Optional[float] = ..., requested_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., run: _Optional[str] = ...) -> None: ...

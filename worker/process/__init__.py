@@ -1,1 +1,1 @@
-"""One worker process: the poll thread, the service thread and what passes between them."""
+"""One worker process: the main loop and the classes that it uses, on the poll thread."""

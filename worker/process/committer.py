@@ -1,4 +1,4 @@
-"""Commits what is settled and notes what may have been started, under a valid lease only."""
+"""Commits settled offsets and records which tasks may have started, only under a valid lease."""
 
 from __future__ import annotations
 
@@ -7,211 +7,218 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from worker.core import notes
+from worker.core import commit_metadata
 from worker.core.commits import CommitPolicy
-from worker.kafka.ports import Position
+from worker.core.detached import DetachedClaim
+from worker.kafka.ports import FENCED_CODES, KafkaFailure, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
-    from worker.core.assignment import Assignment
-    from worker.core.lane import Lane
+    from worker.core.claim import Claim
+    from worker.core.commit_metadata import CommitMetadata, Detached
     from worker.core.model import Partition
-    from worker.kafka.ports import Consumer, KafkaFailure
-    from worker.metrics import Metrics
-    from worker.process.config import ProcessConfig
+    from worker.core.owned_partition import OwnedPartition
+    from worker.kafka.ports import Consumer
+    from worker.process.shared import Shared
 
-PERMIT_SECONDS = 1.0
+OVERDUE_SECONDS = 1.0  # a start that waits longer for its commit goes ahead, because the broker must be unavailable
 
 log = structlog.get_logger("committer")
 
 
-class Sent(NamedTuple):
-    """A commit of one lane under way: what it says, and the permit it brings."""
+class Commit(NamedTuple):
+    """The commit of one partition, with the starts and detached tasks that it records."""
 
-    lane: Lane
+    owned: OwnedPartition
     position: Position
-    permit: int
+    start_limit: int
+    waiting: AbstractSet[int]
+    detached: Mapping[int, Detached]
 
 
 class Committer:
-    """Asynchronous while polling, synchronous inside a rebalance, one at a time. Poll thread.
+    """Sends one asynchronous commit at a time and handles the replies (``CommitListener``). Used on the poll thread.
 
-    ``busy()`` says that a transaction is under way or to be repeated: what it settles is not to be committed without
-    it, and the broker might take a commit beside it for the later one.
+    While ``responder_is_busy()``, a transaction is under way or has to be repeated. Its offsets must not be committed
+    without it, and the broker might mistake a commit beside it for the later one.
     """
 
-    def __init__(
-        self,
-        config: ProcessConfig,
-        consumer: Consumer,
-        assignment: Assignment,
-        metrics: Metrics,
-        clock: Callable[[], float],
-    ) -> None:
-        self.busy: Callable[[], bool] = lambda: False
-        self.leaving = False  # nothing more is started: what is not under way is left in good order
+    def __init__(self, shared: Shared, consumer: Consumer) -> None:
+        config = shared.config
+        self.leaving = False  # no task starts any more: commits record that none is running
+        self.fenced = False  # the last commit failed because the group does not know this member
+        self.round_trip = 0.002  # seconds from a commit to its reply, as a running mean
+        self._guarantee = shared.guarantee
         self._consumer = consumer
-        self._assignment = assignment
-        self._metrics = metrics
-        self._clock = clock
-        self._at_most_once = config.guarantee == "at-most-once"
-        self._exact = config.guarantee == "exactly-once"
-        self._sync = config.commit_mode == "sync"
-        every = 1 if self._exact else config.commit_every  # transactions have their own rhythm
-        self._policy = CommitPolicy(clock(), every=every, interval=config.commit_interval)
-        self.round_trip = 0.002  # seconds from a commit to its answer, a running mean
+        self._assignment = shared.assignment
+        self._metrics = shared.metrics
+        self._clock = shared.clock
+        every = 1 if shared.guarantee.transactional else config.commit_every  # transactions have their own rhythm
+        self._policy = CommitPolicy(shared.clock(), every=every, interval=config.commit_interval)
         self._sent_at = 0.0
-        self._settled = 0  # since the policy was told
-        self._hungry_since: float | None = None  # when a permit was asked for, and none has come since
-        self._under_way: dict[Partition, Sent] = {}
+        self._waiting_since: float | None = None  # when a start was requested that no commit has recorded yet
+        self._under_way: dict[Partition, Commit] = {}
 
-    # -- what is to be committed
+    # -- what to commit
 
-    def settled(self, lane: Lane, *offsets: int) -> None:
-        """The answers to ``offsets`` are certain. After the end of its lease that is only counted."""
-        if lane.open:
-            lane.settle(*offsets)
-            self._settled += len(offsets)
-        else:
+    def settled(self, claim: Claim, partition: Partition, *offsets: int) -> None:
+        """Record that the answers to ``offsets`` are confirmed. After the end of the claim they are only counted."""
+        if isinstance(claim, DetachedClaim):
+            claim.delivered = True  # the owner settles it once there is a mark
+            return
+        owned = self._assignment.partitions.get(partition)
+        if owned is None or owned.lease is not claim:
             self._metrics.add("dropped_total", len(offsets))
+            return
+        owned.answered(*offsets)
+        self._policy.settled(self._clock(), len(offsets))
 
-    def position(self, lane: Lane, *, working: bool, serial: str = "") -> Position:
-        """What to commit for a lane now; ``working``: what it has permits for is still under way."""
-        noted, offset = lane.notes(working=working, serial=serial), lane.position
-        if self._at_most_once and noted.working is not None:
-            offset, noted = noted.working, dataclasses.replace(noted, working=None, started=offset)
-        text = notes.encode(noted, offset)
-        while len(text) > notes.LIMIT:
-            if self._exact:
-                message = f"{lane.partition}: {len(text)} characters of notes do not fit beside an offset"
+    def prepare(self, owned: OwnedPartition, *, clean: bool, transaction_id: str = "") -> Commit:
+        """Return the commit to send for a partition now. If ``clean``, none of its tasks is running any more."""
+        position, recorded = self._position(owned, clean=clean, transaction_id=transaction_id)
+        owned.recorded(len(position.metadata))
+        owned.changed = False
+        return Commit(owned, position, owned.starts.requested, recorded.waiting, recorded.detached)
+
+    def _position(
+        self, owned: OwnedPartition, *, clean: bool, transaction_id: str = ""
+    ) -> tuple[Position, CommitMetadata]:
+        recorded, offset = owned.metadata(clean=clean, transaction_id=transaction_id), owned.position
+        if self._guarantee.starts_once:
+            offset = _behind_starts(owned, recorded)
+            recorded = dataclasses.replace(recorded, started_below=None, unanswered_from=owned.position)
+        text = commit_metadata.encode(recorded, offset)
+        if len(text) > commit_metadata.LIMIT:
+            recorded = dataclasses.replace(recorded, errors={})  # only for display
+            text = commit_metadata.encode(recorded, offset)
+        while len(text) > commit_metadata.LIMIT:
+            if self._guarantee.transactional:
+                message = f"{owned.partition}: {len(text)} characters of commit metadata do not fit beside an offset"
                 raise RuntimeError(message)
-            # What is not noted is done again after a crash, and nothing else.
-            noted = dataclasses.replace(noted, done=noted.done[: len(noted.done) * 3 // 4], attempts={})
-            text = notes.encode(noted, offset)
-        lane.note(len(text))
-        return Position(offset, text)
+            # Starts that were not recorded are only repeated after a crash.
+            kept = recorded.completed[: len(recorded.completed) * 3 // 4]
+            recorded = dataclasses.replace(recorded, completed=kept, attempts={}, waiting=frozenset())
+            text = commit_metadata.encode(recorded, offset)
+        return Position(offset, text), recorded
+
+    def is_clean(self, owned: OwnedPartition) -> bool:
+        """Return whether everything is committed that the next owner of an idle partition has to know."""
+        if not owned.has_position:
+            return True
+        if owned.committed is None:
+            return False
+        offset, text = owned.committed
+        return self._position(owned, clean=True)[0] == (offset, commit_metadata.without_transaction(text))
 
     @property
     def pending(self) -> bool:
-        """Whether something settled is not known to be committed, and may yet be."""
-        if any(sent.lane.open for sent in self._under_way.values()) or any(lane.changed for lane in self._lanes()):
+        """Return whether something settled may still have to be committed."""
+        if any(one.owned.lease.valid for one in self._under_way.values()):
             return True
-        return self.leaving and any(self._unclean())
+        return any(owned.changed for owned in self._assignment) or any(self._unclean())
 
     @property
     def in_flight(self) -> bool:
-        """Whether a commit is under way."""
+        """Return whether a commit is under way."""
         return self._policy.in_flight
 
     # -- commits
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, *, responder_is_busy: bool) -> None:
         """Send a commit if one is due."""
-        if self._settled:
-            self._policy.settled(now, self._settled)
-            self._settled = 0
-        hungry = any(lane.wish > lane.permit for lane in self._lanes())
-        self._hungry_since = (self._hungry_since or now) if hungry else None
-        if self.busy():
+        if self._policy.overdue(now):
+            self._give_up_waiting(now)
+        starts_wait = self._assignment.waits_for_commit
+        self._waiting_since = (self._waiting_since or now) if starts_wait else None
+        if responder_is_busy:
             return
-        due = self._policy.due(now, hurry=self.leaving) and any(lane.changed for lane in self._lanes())
-        pressed = any(lane.pressed and lane.changed for lane in self._lanes())
-        if due or ((hungry or pressed) and self._policy.urgent(now)):
-            self._send(self._of(self._lanes()), now)
-        elif self.leaving and self._policy.due(now, hurry=True) and (unclean := list(self._unclean())):
-            self._send(unclean, now)
-        elif self._policy.keep_alive_due(now):
-            self._send([self._sent(lane, working=True) for lane in self._lanes() if lane.known], now)
+        changed = any(owned.changed for owned in self._assignment)
+        holding = any(owned.lease.leaving for owned in self._assignment)
+        hurry = self.leaving or holding
+        urgent = starts_wait or any(owned.room.full and owned.changed for owned in self._assignment)
+        if (changed and self._policy.due(now, hurry=hurry)) or (urgent and self._policy.urgent(now)):
+            self._send(list(self._of_changed()), now)
+        elif hurry and self._policy.due(now, hurry=True) and (unclean := list(self._unclean())):
+            self._send([self.prepare(owned, clean=True) for owned in unclean], now)
+        elif self._policy.keep_alive_due(now, holding=holding):
+            self._send([self.prepare(owned, clean=False) for owned in self._assignment if owned.has_position], now)
 
-    def took(self, seconds: float) -> None:
-        """So long did it take from a commit, or a transaction, to its answer."""
+    def commit_clean(self, now: float) -> None:
+        """Record that no task runs, although one does: it is given up, and its attempt does not count."""
+        self._send([self.prepare(owned, clean=True) for owned in self._assignment if owned.has_position], now)
+
+    def measured(self, seconds: float) -> None:
+        """Record the duration of a commit or a transaction."""
         self.round_trip += (min(seconds, 1.0) - self.round_trip) / 8
 
-    def overdue(self, now: float) -> bool:
-        """Whether permits have been waited for longer than a broker that is there ever takes."""
-        return self._hungry_since is not None and now - self._hungry_since > PERMIT_SECONDS
+    def starts_are_overdue(self, now: float) -> bool:
+        """Return whether starts have waited for a commit longer than an available broker ever takes."""
+        return self._waiting_since is not None and now - self._waiting_since > OVERDUE_SECONDS
 
-    def confirm(self, commits: Iterable[Sent]) -> None:
-        """These positions are committed."""
+    def confirm(self, commits: Iterable[Commit]) -> None:
+        """Record that these positions are committed."""
         self._metrics.add("commits_total")
-        self._hungry_since = None
-        for lane, position, permit in commits:
-            lane.confirm(position, permit)
+        self._waiting_since = None
+        self.fenced = False
+        for owned, position, start_limit, waiting, detached in commits:
+            owned.confirm(position, start_limit, waiting, detached)
 
-    def _of(self, lanes: Iterable[Lane]) -> list[Sent]:
-        return [
-            self._sent(lane, working=True)
-            for lane in lanes
-            if lane.open and lane.known and (lane.changed or lane.wish > lane.permit)
-        ]
+    def _of_changed(self) -> Iterator[Commit]:
+        for owned in self._assignment:
+            if owned.has_position and (owned.changed or owned.starts.outstanding):
+                yield self.prepare(owned, clean=(self.leaving or owned.lease.leaving) and not owned.busy)
 
-    def _unclean(self) -> Iterator[Sent]:
-        """What is left to tell the next owners when nothing more is started."""
-        for lane in self._lanes():
-            if lane.known and not lane.busy:
-                sent = Sent(lane, self.position(lane, working=False), lane.wish)
-                if sent.position != lane.confirmed:
-                    yield sent
+    def _unclean(self) -> Iterator[OwnedPartition]:
+        """Yield the idle partitions whose next owner would still suspect a task."""
+        for owned in self._assignment:
+            if (self.leaving or owned.lease.leaving) and not owned.busy and not self.is_clean(owned):
+                yield owned
 
-    def _sent(self, lane: Lane, *, working: bool) -> Sent:
-        lane.changed = False
-        return Sent(lane, self.position(lane, working=working), lane.wish)
-
-    def _send(self, commits: list[Sent], now: float) -> None:
+    def _send(self, commits: list[Commit], now: float) -> None:
         if not commits:
             return
         self._policy.sent(now)
         self._sent_at = now
-        self._under_way = {sent.lane.partition: sent for sent in commits}
-        positions = {partition: sent.position for partition, sent in self._under_way.items()}
-        if self._sync:
-            self.answered(positions, self._consumer.commit_now(positions))
-        else:
-            self._consumer.commit(positions)
+        self._under_way = {one.owned.partition: one for one in commits}
+        self._consumer.commit({partition: one.position for partition, one in self._under_way.items()})
 
-    def commit_now(self, lanes: Iterable[Lane], *, working: bool) -> None:
-        """Commit these lanes and wait for it: for callbacks, in which no other answer could arrive.
+    # -- replies
 
-        Without ``working`` they are left in good order: the next owner has nothing to suspect. A commit under way is
-        overtaken: its answer would not be heard here, it may be a failure, and a transaction must not run beside it.
-        """
-        if self.busy():
-            return
-        commits = []
-        for lane in lanes:
-            overtaken = self._under_way.pop(lane.partition, None) is not None
-            if lane.open and lane.known:
-                # At most once: what cannot be known to be unstarted must not be left to the next owner.
-                sent = self._sent(lane, working=working or (self._at_most_once and lane.busy))
-                if overtaken or sent.position != lane.confirmed:
-                    commits.append(sent)
-        failure = None
-        if commits:
-            failure = self._consumer.commit_now({sent.lane.partition: sent.position for sent in commits})
-            self._count(commits, failure)
-        if self._policy.in_flight and not any(sent.lane.open for sent in self._under_way.values()):
-            self._under_way.clear()
-            self._policy.answered(self._clock(), failed=failure is not None)
-
-    def answered(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
-        """The answer to an asynchronous commit; one that was overtaken by ``commit_now`` says nothing any more."""
-        commits = [sent for partition, sent in self._under_way.items() if positions.get(partition) == sent.position]
+    def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
+        """See ``CommitListener``. The reply to a commit that was given up is ignored."""
+        commits = [one for partition, one in self._under_way.items() if positions.get(partition) == one.position]
         if positions and not commits:
             return
-        self.took(self._clock() - self._sent_at)
+        self.measured(self._clock() - self._sent_at)
+        self._end(commits, failure)
+
+    def _end(self, commits: list[Commit], failure: KafkaFailure | None) -> None:
         self._policy.answered(self._clock(), failed=failure is not None)
         self._under_way.clear()
-        self._count(commits, failure)
-
-    def _count(self, commits: Iterable[Sent], failure: KafkaFailure | None) -> None:
         if failure is None:
             self.confirm(commits)
             return
+        self.fenced = failure.code in FENCED_CODES
         self._metrics.add("commit_failures_total", label=failure.code)
         log.warning("commit.failed", code=failure.code, reason=failure.message)
-        for sent in commits:
-            sent.lane.changed = True
+        for one in commits:
+            one.owned.changed = True
 
-    def _lanes(self) -> Iterable[Lane]:
-        return self._assignment.lanes.values()
+    def _give_up_waiting(self, now: float) -> None:
+        """Count a commit as failed if it has had no reply for a long time and the coordinator is available.
+
+        A reply to a later request on the same connection shows that the commit is no longer under way.
+        """
+        if not self._consumer.coordinator_answers():
+            self._policy.wait_longer(now)
+            return
+        lost = list(self._under_way.values())
+        self._end(lost, KafkaFailure("_TIMED_OUT", "the commit was never answered"))
+
+
+def _behind_starts(owned: OwnedPartition, recorded: CommitMetadata) -> int:
+    """Return an offset above every task that may have started, so that none of them starts again (at-most-once)."""
+    offset = owned.lowest_here if owned.detached else owned.position
+    return max(owned.floor, offset, recorded.started_below or 0)

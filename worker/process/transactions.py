@@ -1,204 +1,221 @@
-"""Exactly once: answers, dead letters and offsets in transactions that are begun when the work is done."""
+"""Exactly once: answers, dead letters and offsets in transactions that begin when the work is done."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from worker.core.detached import DetachedClaim, mark_group, settled_mark
 from worker.core.model import ages
-from worker.kafka.ports import Transaction
-from worker.process.committer import Committer, Sent
-from worker.process.units import Unit, Units
+from worker.kafka.ports import FENCED_CODES, Handshake, Position, Transaction
+from worker.process.follow_ups import REFUSED_CODES
+from worker.process.responder import held
+from worker.process.responses import Response, ResponseBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.codec import AnswerEncoder
-    from worker.core.lane import Lane
     from worker.core.model import Failure, Outcome
     from worker.kafka.ports import Consumer, Ended, KafkaFailure
-    from worker.metrics import Metrics
-    from worker.process.config import ProcessConfig
-    from worker.process.courier import Courier
-    from worker.process.tasklog import TaskLog
+    from worker.process.committer import Commit, Committer
+    from worker.process.shared import Shared
+    from worker.process.transaction_thread import TransactionThread
 
-MOST_UNITS = 4_096  # answers in one transaction
-MOST_BYTES = 8 * 1024 * 1024
-REDO_SECONDS = (0.05, 1.0)  # the first and the greatest delay before an aborted transaction is tried again
-SETTLE_SECONDS = 30.0  # to wait for a transaction under way when partitions are given back
+MAX_RESPONSES = 4_096  # in one transaction
+MAX_BYTES = 8 * 1024 * 1024
+RETRY_SECONDS = (0.05, 1.0)  # the first and the longest delay before an aborted transaction is tried again
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
-_EXPELLED = {"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"}  # the group knows this member no more
 
 log = structlog.get_logger("transactions")
 
 
 class _UnderWay(NamedTuple):
-    """A transaction under way."""
+    """A transaction under way, and the commit that it makes for each partition."""
 
-    units: list[Unit]
-    marks: list[Sent]  # what it commits for each lane
+    responses: list[Response]
+    commits: list[Commit]
 
 
-class Transactions:
-    """Takes outcomes as ``Answers`` does. While one transaction is under way, the next gathers. Poll thread.
+class TransactionalResponder:
+    """Gathers the next transaction while one is under way. See ``Responder``.
 
-    What a transaction settles is settled in the ledgers when it is sent: nothing else commits meanwhile (``busy``), and
-    one that was aborted is tried again until it is committed or the leases of its requests have ended.
+    The requests of a transaction are settled in the ledgers when it is sent; nothing else commits meanwhile (``busy``).
+    An aborted transaction is tried again until it is committed or the leases of its requests have ended.
     """
 
     def __init__(
         self,
-        config: ProcessConfig,
-        courier: Courier,
+        shared: Shared,
+        thread: TransactionThread,
         encoder: AnswerEncoder,
         consumer: Consumer,
         committer: Committer,
-        lanes: Callable[[], list[Lane]],
-        metrics: Metrics,
-        tasklog: TaskLog,
-        clock: Callable[[], float],
+        committed: Callable[..., None] = lambda *_: None,
     ) -> None:
-        self.answered = 0  # requests whose answer was committed
-        self.outstanding = 0  # requests whose answer is under way or gathered
-        self.outstanding_bytes = 0  # what they hold in memory
-        self.expelled = False
-        self._config = config
-        self._courier = courier
-        self._units = Units(config, encoder)
+        """``committed(claim, partition, offset)`` is called for each request whose answer is committed."""
+        self.answered = 0
+        self.outstanding = 0
+        self.outstanding_bytes = 0
+        self.fenced = False
+        self._config = shared.config
+        self._thread = thread
+        self._builder = ResponseBuilder(shared.config, encoder)
         self._consumer = consumer
+        self._assignment = shared.assignment
         self._committer = committer
-        self._lanes = lanes
-        self._metrics = metrics
-        self._tasklog = tasklog
-        self._clock = clock
+        self._metrics = shared.metrics
+        self._task_log = shared.task_log
+        self._clock = shared.clock
+        self._on_committed = committed
         self._member: object | None = None
-        self._gathered: deque[Unit] = deque()
+        self._gathered: deque[Response] = deque()
         self._gathered_at = 0.0
-        self._again: deque[Unit] = deque()  # settled in the ledger, and their transaction was aborted
+        self._detached: deque[tuple[Response, DetachedClaim]] = deque()  # each is answered in a separate transaction
+        self._aborted: deque[Response] = deque()  # settled in the ledger, but their transaction was aborted
         self._sent: _UnderWay | None = None
         self._sent_at = 0.0
         self._not_before = 0.0
-        self._delay = REDO_SECONDS[0]
-        self._most = MOST_UNITS
-        self._serials = itertools.count(time.time_ns() // 1000)
+        self._delay = RETRY_SECONDS[0]
+        self._max_responses = MAX_RESPONSES
+        self._ids = itertools.count(time.time_ns() // 1000)
 
-    # -- what is to be answered
+    # -- responses
 
     def ok(self, outcome: Outcome) -> None:
-        """Answer with the handler's result; one that no record can hold goes to the dead letters."""
-        self._gather(self._units.ok(outcome))
+        """See ``Responder``."""
+        self._gather(self._builder.ok(outcome))
 
-    def bury(self, outcome: Outcome, failure: Failure) -> None:
-        """Dead letter and answer."""
-        self._gather(self._units.dead(outcome, failure))
+    def dead_letter(self, outcome: Outcome, failure: Failure) -> None:
+        """See ``Responder``."""
+        self._gather(self._builder.dead_letter(outcome, failure))
 
-    def refuse(self, outcome: Outcome, failure: Failure, name: str) -> None:
-        """Answer with ``EXPIRED`` or ``CANCELLED``."""
-        self._gather(self._units.refused(outcome, failure, name))
+    def fail(self, outcome: Outcome, failure: Failure, name: str) -> None:
+        """See ``Responder``."""
+        self._gather(self._builder.failure(outcome, failure, name))
 
-    def _gather(self, unit: Unit) -> None:
-        if not self._gathered:
-            self._gathered_at = self._clock()
-        self._gathered.append(unit)
-        task = unit.outcome.task
-        task.lane.unconfirmed += 1
+    def _gather(self, response: Response) -> None:
+        task = response.outcome.task
+        if isinstance(task.claim, DetachedClaim):
+            self._detached.append((response, task.claim))
+        else:
+            if not self._gathered:
+                self._gathered_at = self._clock()
+            self._gathered.append(response)
         self.outstanding += 1
-        self.outstanding_bytes += task.size + len(unit.outcome.result)
+        self.outstanding_bytes += held(response.outcome)
 
     # -- transactions
 
     def serve(self, timeout: float, now: float) -> None:
-        """Take in how the transaction under way ended, waiting at most ``timeout`` seconds; send the next if due."""
-        ended = self._courier.ended(timeout)
+        """See ``Responder``."""
+        ended = self._thread.ended(timeout)
         if ended is not None:
             self._take_in(ended, now)
-        if not self._courier.busy and not self._committer.in_flight and self._due(now):
+        if self._thread.busy or self._committer.in_flight:
+            return
+        if self._detached and now >= self._not_before:
+            self._send_detached()
+        elif self._is_due(now):
             self._send()
 
-    def joined(self) -> None:
-        """Partitions were assigned: from here on this is who commits for them."""
+    def assigned(self) -> None:
+        """See ``Responder``: from now on this is the member that commits."""
         self._member = self._consumer.membership()
-        self.expelled = False
+        self.fenced = False
 
     @property
     def busy(self) -> bool:
-        """Whether the ledgers are ahead of what is committed."""
-        return self._courier.busy or bool(self._again)
+        """See ``Responder``: return whether the ledgers are ahead of the commits."""
+        return self._thread.busy or bool(self._aborted)
+
+    @property
+    def undecided(self) -> bool:
+        """See ``Responder``."""
+        return self._thread.busy
 
     @property
     def under_way(self) -> bool:
-        """Whether there is something to wait for."""
-        return self._courier.busy
+        """See ``Responder``."""
+        return self._thread.busy
 
-    def next_repeat(self) -> float:
-        """When something is due by the clock (infinity: nothing is)."""
-        if self._courier.busy or not (self._again or self._gathered):
+    def next_due(self) -> float:
+        """See ``Responder``."""
+        if self._thread.busy or not (self._aborted or self._gathered or self._detached):
             return math.inf
-        return max(self._not_before, self._gathered_at + self._config.commit_interval if not self._again else 0.0)
+        if self._detached:
+            return self._not_before
+        return max(self._not_before, self._gathered_at + self._config.commit_interval if not self._aborted else 0.0)
 
-    def settle_down(self) -> None:
-        """Wait until no transaction is under way or to be repeated, for a while: partitions are given back."""
-        limit = self._clock() + SETTLE_SECONDS
-        while self.busy and not self.expelled and self._clock() < limit:
-            ended = self._courier.ended(0.01)
-            if ended is not None:
-                self._take_in(ended, self._clock())
-            if not self._courier.busy and self._again:
-                self._send(gathered=False)
+    def close(self) -> None:
+        """See ``Responder``."""
+        self._thread.close()
 
-    def decided(self, timeout: float, now: float) -> bool:
-        """Whether no transaction is under way, after at most ``timeout`` seconds. Sends none."""
-        if self._courier.busy and (ended := self._courier.ended(timeout)) is not None:
-            self._take_in(ended, now)
-        return not self._courier.busy
-
-    def _due(self, now: float) -> bool:
+    def _is_due(self, now: float) -> bool:
         if now < self._not_before:
             return False
-        if self._again or len(self._gathered) >= self._config.commit_every:
-            return bool(self._again or self._gathered)
+        if self._aborted or len(self._gathered) >= self._config.commit_every:
+            return bool(self._aborted or self._gathered)
         if now - self._gathered_at >= self._config.commit_interval or self._committer.leaving:
             return bool(self._gathered)
-        return any(unit.outcome.task.lane.leaving for unit in self._gathered)
+        return any(response.outcome.task.claim.leaving for response in self._gathered)
 
-    def _send(self, *, gathered: bool = True) -> None:
-        units = self._pick(self._again) or (self._pick(self._gathered) if gathered else [])
-        if not units:
+    def _send(self) -> None:
+        responses = self._pick(self._aborted) or self._pick(self._gathered)
+        if not responses:
             return
-        serial = f"{next(self._serials):x}"
-        open_lanes = [lane for lane in self._lanes() if lane.open and lane.known]
-        touched = {unit.outcome.task.lane for unit in units}
-        marks = []
-        for lane in open_lanes:
-            if lane in touched or lane.changed or lane.wish > lane.permit:
-                lane.changed = False
-                marks.append(Sent(lane, self._committer.position(lane, working=True, serial=serial), lane.wish))
-        messages = [message for unit in units for message in unit.messages]
-        positions = {lane.partition: position for lane, position, _ in marks}
+        transaction_id = f"{next(self._ids):x}"
+        commits = self._commits(responses, transaction_id)
+        messages = [message for response in responses for message in response.messages]
         if self._member is None:
             self._member = self._consumer.membership()
-        self._sent, self._sent_at = _UnderWay(units, marks), self._clock()
-        self._courier.send(Transaction(messages, positions, self._member))
+        self._sent, self._sent_at = _UnderWay(responses, commits), self._clock()
+        self._thread.send(Transaction(messages, {one.owned.partition: one.position for one in commits}, self._member))
 
-    def _pick(self, source: deque[Unit]) -> list[Unit]:
-        """The next units of valid leases, settled in their ledgers; the others are let go."""
-        picked: list[Unit] = []
+    def _send_detached(self) -> None:
+        """Answer one detached task, with the handshake that ``worker.core.detached`` describes."""
+        response, claim = self._detached.popleft()
+        if not claim.valid:
+            self._drop(response)
+            return
+        group = mark_group(self._config.group, claim.partition, claim.offset, claim.holder)
+        handshake = Handshake(group, claim.partition, Position(*settled_mark(claim)), claim.is_named_by)
+        self._sent, self._sent_at = _UnderWay([response], []), self._clock()
+        self._thread.send(Transaction(response.messages, {}, None, handshake))
+
+    def _commits(self, responses: list[Response], transaction_id: str) -> list[Commit]:
+        answered = Counter(response.outcome.task.claim for response in responses)
+        commits = []
+        for owned in self._assignment:
+            if not owned.has_position:
+                continue
+            if owned.lease in answered or owned.changed or owned.starts.outstanding:
+                # The last transaction of a partition that is leaving tells the next owner that no task runs.
+                last = owned.unconfirmed == answered[owned.lease] and not owned.in_flight
+                clean = owned.lease.leaving and last
+                commits.append(self._committer.prepare(owned, clean=clean, transaction_id=transaction_id))
+        return commits
+
+    def _pick(self, source: deque[Response]) -> list[Response]:
+        """Return the next responses with valid claims, settled in their ledgers. Drop the others."""
+        picked: list[Response] = []
         size = 0
-        while source and len(picked) < self._most and size < MOST_BYTES:
-            unit = source.popleft()
-            task = unit.outcome.task
-            if not task.lane.open:
-                self._let_go(unit)
+        while source and len(picked) < self._max_responses and size < MAX_BYTES:
+            response = source.popleft()
+            task = response.outcome.task
+            owned = self._assignment.owner_of(task)
+            if owned is None:
+                self._drop(response)
                 continue
             if source is self._gathered:
-                self._committer.settled(task.lane, task.record.offset)
-            picked.append(unit)
-            size += unit.size
+                owned.settle(task.record.offset)
+            picked.append(response)
+            size += response.size
         return picked
 
     def _take_in(self, ended: Ended, now: float) -> None:
@@ -206,56 +223,91 @@ class Transactions:
         if sent is None:
             return
         if ended.committed:
-            self._delay, self._most, self.expelled = REDO_SECONDS[0], MOST_UNITS, False
-            self._committer.took(now - self._sent_at)
+            self._delay, self._max_responses = RETRY_SECONDS[0], MAX_RESPONSES
+            self.fenced = self.fenced and not sent.commits
+            self._committer.measured(now - self._sent_at)
             self._committed(sent)
             return
-        for lane, _, _ in sent.marks:
-            lane.changed = True
-        self._member = None  # the generation may be another by now; the leases are looked at again
-        self._again.extendleft(reversed(sent.units))
-        if ended.failure is not None:
-            self._note_failure(ended.failure, sent, now)
-
-    def _note_failure(self, failure: KafkaFailure, sent: _UnderWay, now: float) -> None:
-        self._metrics.add("transactions_aborted_total", label=failure.code)
-        log.warning("transaction.aborted", code=failure.code, reason=failure.message, answers=len(sent.units))
-        self.expelled = failure.code in _EXPELLED
-        if failure.code == _TOO_LARGE:
-            self._make_smaller(sent.units)
+        claim = sent.responses[0].outcome.task.claim
+        if isinstance(claim, DetachedClaim):
+            self._take_in_detached(ended, sent.responses[0], claim)
         else:
-            self._not_before, self._delay = now + self._delay, min(REDO_SECONDS[1], self._delay * 2)
+            for one in sent.commits:
+                one.owned.changed = True
+            self._member = None  # the generation may have changed; the leases are checked again
+            self._aborted.extendleft(reversed(sent.responses))
+        if ended.failure is not None:
+            self._handle_failure(ended.failure, sent, now)
 
-    def _make_smaller(self, units: list[Unit]) -> None:
-        """One of them is too large for its topic: find out which, one by one, and send something smaller for it."""
-        self._most = 1
-        if len(units) == 1:
-            unit = self._again.popleft()
-            self.outstanding_bytes -= len(unit.outcome.result)
-            self._again.appendleft(self._units.smaller(unit))
+    def _take_in_detached(self, ended: Ended, response: Response, claim: DetachedClaim) -> None:
+        """Handle an answer to a detached task that was not committed."""
+        if ended.superseded:
+            claim.end()
+            self._drop(response)
+        elif ended.failure is not None and _is_refused(ended.failure, [response]):
+            self._detached.appendleft((self._other(response, ended.failure), claim))
+        else:
+            self._detached.appendleft((response, claim))
 
-    # -- what became of it
+    def _handle_failure(self, failure: KafkaFailure, sent: _UnderWay, now: float) -> None:
+        self._metrics.add("transactions_aborted_total", label=failure.code)
+        log.warning("transaction.aborted", code=failure.code, reason=failure.message, answers=len(sent.responses))
+        detached = isinstance(sent.responses[0].outcome.task.claim, DetachedClaim)
+        self.fenced = failure.code in FENCED_CODES and not detached
+        if not _is_refused(failure, sent.responses):
+            self._not_before, self._delay = now + self._delay, min(RETRY_SECONDS[1], self._delay * 2)
+        elif not detached:
+            self._shrink(sent.responses, failure)
+
+    def _shrink(self, responses: list[Response], failure: KafkaFailure) -> None:
+        """Send responses one by one to find the record that a topic does not accept, and replace it."""
+        self._max_responses = 1
+        if len(responses) == 1:
+            self._aborted.appendleft(self._other(self._aborted.popleft(), failure))
+
+    def _other(self, response: Response, failure: KafkaFailure) -> Response:
+        """Return what replaces a response that a topic does not accept."""
+        self.outstanding_bytes -= held(response.outcome)
+        too_large = failure.code == _TOO_LARGE
+        other = self._builder.smaller(response) if too_large else self._builder.refused(response, failure.message)
+        self.outstanding_bytes += held(other.outcome)
+        return other
+
+    # -- how it ended
 
     def _committed(self, sent: _UnderWay) -> None:
-        self._committer.confirm(sent.marks)
+        self._committer.confirm(sent.commits)
         now_ns = time.time_ns()
-        for name in dict.fromkeys([unit.name for unit in sent.units]):
-            outcomes = [unit.outcome for unit in sent.units if unit.name == name]
+        for name in dict.fromkeys([response.name for response in sent.responses]):
+            outcomes = [response.outcome for response in sent.responses if response.name == name]
             self._metrics.add("tasks_total", len(outcomes), label=name)
             if name == "DEAD_LETTERED":
                 self._metrics.add("dead_letters_total", len(outcomes))
+            self._metrics.add("follow_ups_total", sum([len(outcome.sent) for outcome in outcomes]))
             self._metrics.observe("settle_seconds", ages(outcomes, now_ns))
-            self._tasklog.finished(outcomes, name, now_ns)
-        for unit in sent.units:
-            self._forget(unit)
-        self.answered += len(sent.units)
+            self._task_log.finished(outcomes, name, now_ns)
+        for response in sent.responses:
+            if isinstance(response.outcome.task.claim, DetachedClaim):
+                response.outcome.task.claim.delivered = True
+            self._forget(response)
+            task = response.outcome.task
+            self._on_committed(task.claim, task.record.partition, task.record.offset)
+        self.answered += len(sent.responses)
 
-    def _let_go(self, unit: Unit) -> None:
-        self._forget(unit)
+    def _drop(self, response: Response) -> None:
+        self._forget(response)
         self._metrics.add("dropped_total")
 
-    def _forget(self, unit: Unit) -> None:
-        task = unit.outcome.task
-        task.lane.unconfirmed -= 1
+    def _forget(self, response: Response) -> None:
+        task = response.outcome.task
         self.outstanding -= 1
-        self.outstanding_bytes -= task.size + len(unit.outcome.result)
+        self.outstanding_bytes -= held(response.outcome)
+        owned = self._assignment.owner_of(task)
+        if owned is not None:
+            owned.unconfirmed -= 1
+
+
+def _is_refused(failure: KafkaFailure, responses: list[Response]) -> bool:
+    """Return whether a topic does not accept one of the records, so that something else must be sent."""
+    with_follow_ups = any(response.outcome.sent for response in responses)
+    return failure.code == _TOO_LARGE or (failure.code in REFUSED_CODES and with_follow_ups)

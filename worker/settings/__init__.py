@@ -1,6 +1,6 @@
-"""The settings: read from environment variables once, checked as a whole, frozen.
+"""The settings: read once from environment variables, checked as a whole, frozen.
 
-Imported by the command line and the supervisor only; worker processes get a ``ProcessConfig`` of plain values.
+Only the command line and the supervisor import this; worker processes get a ``ProcessConfig`` of plain values.
 """
 
 from worker.settings.model import ClientSettings, Settings

@@ -1,4 +1,4 @@
-"""From the environment to the text of each variable: files followed, empty ones dropped, misspelt ones found."""
+"""Reads variables from the environment: follows ``*_FILE``, drops empty ones, and finds misspelt ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 CONFIG = "KAFKA_CONFIG_"
 _FILE = "_FILE"
 _PREFIXES = ("KAFKA_", "WORKER_")
-# Of what follows the prefix. Misspelt names score 0.82 and more, those of Kubernetes, of Kafka's own scripts and of
-# other programs 0.79 and less; tests/unit/test_settings.py has the table.
+# Similarity of the names after the prefix. Misspelt names score 0.82 and more; names of Kubernetes, of Kafka's own
+# scripts and of other programs score 0.79 and less. tests/unit/test_settings.py has the table.
 _MISSPELT = 0.81
-# What Kubernetes adds for every Service in the namespace.
+# Kubernetes adds these for every Service in the namespace.
 _KUBERNETES = re.compile(r"_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_")
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """The text of a variable, and the file it was read from, if any. Its repr does not show the text."""
+    """The text of a variable, and the file it was read from, if any. Its repr hides the text."""
 
     text: str = field(repr=False)
     file: str | None = None
@@ -34,22 +34,20 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The variables that are ours by name, the librdkafka properties by property, others with our prefixes, what is
-    wrong with all these, and the names of ours whose absence that explains.
-    """
+    """The result of reading the environment."""
 
-    variables: dict[str, Variable] = field(default_factory=dict)
-    properties: dict[str, Variable] = field(default_factory=dict)
-    strangers: list[str] = field(default_factory=list)
+    variables: dict[str, Variable] = field(default_factory=dict)  # by name
+    properties: dict[str, Variable] = field(default_factory=dict)  # KAFKA_CONFIG_*, by librdkafka's name
+    unknown: list[str] = field(default_factory=list)  # other names with our prefixes
     problems: list[str] = field(default_factory=list)
-    explained: set[str] = field(default_factory=set)
+    explained: set[str] = field(default_factory=set)  # missing variables that another problem already explains
 
 
 def read(environ: Mapping[str, str], names: Collection[str]) -> Reading:
-    """Pick the variables called ``names``, and those of ``KAFKA_CONFIG_*``, out of an environment."""
+    """Read the variables ``names`` and ``KAFKA_CONFIG_*`` from an environment."""
     reading = Reading()
     for variable, text in sorted(environ.items()):
-        # An empty variable is how compose files and shells spell an unset one.
+        # Compose files and shells set a variable to an empty text to unset it.
         if not variable.startswith(_PREFIXES) or not text.strip():
             continue
         name, from_file = _target(variable, names)
@@ -63,12 +61,12 @@ def read(environ: Mapping[str, str], names: Collection[str]) -> Reading:
 
 
 def _target(variable: str, names: Collection[str]) -> tuple[str | None, bool]:
-    """Which of our variables this one sets, and whether it does so by naming a file."""
+    """Return the variable of ours that this one sets, and whether its value is a file path."""
     if variable in names:
         return variable, False
     stem = variable.removesuffix(_FILE)
     if variable.startswith(CONFIG):
-        # Three properties of librdkafka are themselves files and end like ours: they mean the path.
+        # Three properties of librdkafka end in _FILE themselves; their value is the path.
         by_file = stem not in {variable, CONFIG.rstrip("_")} and property_name(_key(variable)) not in FILE_PROPERTIES
         return (stem if by_file else variable), by_file
     return (stem, True) if stem in names and stem != variable else (None, False)
@@ -91,8 +89,8 @@ def _add(reading: Reading, name: str, variable: Variable | None) -> None:
 
 
 def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
-    """The content of the file without the newline at its end."""
-    # Without a slash it may be the secret itself, put where its path belongs.
+    """Return the content of the file without trailing newlines; None, with a problem, if it cannot be read."""
+    # Without a slash this may be the secret itself, set by mistake, so do not show it.
     named = variable if "/" not in path and looks_secret(variable.removesuffix(_FILE)) else f"{variable}={path!r}"
     try:
         text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
@@ -108,26 +106,26 @@ def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
 
 
 def _consider(reading: Reading, variable: str, text: str, names: Iterable[str]) -> None:
-    """Complain about a name that nearly is one of ours; leave others with our prefixes alone."""
+    """Report a name that is almost one of ours. Ignore other names with our prefixes."""
     if _KUBERNETES.search(variable) or text.startswith(("tcp://", "udp://", "sctp://")):
         return
     near = nearest(variable.removesuffix(_FILE), names)
     if near is None:
-        reading.strangers.append(variable)
+        reading.unknown.append(variable)
     else:
         reading.problems.append(f"{variable} is not known: is {near} meant? Correct it, or unset it")
         reading.explained.add(near)
 
 
 def nearest(variable: str, names: Iterable[str], cutoff: float = _MISSPELT) -> str | None:
-    """The variable of ours that this name resembles, if any."""
+    """Return the variable of ours that this name resembles, or None."""
     prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
     ours = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     rest = variable.removeprefix(prefix)
     found = difflib.get_close_matches(rest, ours, n=1, cutoff=cutoff)
     if found:
         return prefix + found[0]
-    # KAFKA_CONF_SASL_PASSWORD: the first word alone is misspelt.
+    # KAFKA_CONF_SASL_PASSWORD: only the first word is misspelt.
     word, separator, _ = rest.partition("_")
     alike = separator and difflib.SequenceMatcher(None, word, "CONFIG").ratio() >= cutoff
     return f"{CONFIG}<KEY>" if alike else None

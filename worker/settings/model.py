@@ -1,4 +1,4 @@
-"""The settings themselves: a field for every variable, with its default."""
+"""The settings: a field for every variable, with its default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.kafka.properties import Link, Properties, common
 from worker.settings import checks, values
 from worker.settings.environment import Reading, Variable, read
 from worker.settings.masking import looks_secret
-from worker.settings.show import complaints, refused, shown
+from worker.settings.show import problems_of, refused, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,15 +24,15 @@ def _dead_letters(data: dict[str, Any]) -> str:
 
 
 class ClientSettings(BaseSettings):
-    """What every command needs to know to reach Kafka; nothing about the handler. Durations are seconds.
+    """The settings that every command needs to reach Kafka. Durations are in seconds.
 
-    Made by ``load`` from the mapping it is given; ``os.environ`` is not read behind one's back.
+    Use ``load``, which reads only the mapping that it gets.
     """
 
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        validate_default=False,  # defaults are values, and the validators read texts
+        validate_default=False,  # validators parse texts, but defaults are values
         use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
@@ -44,20 +44,24 @@ class ClientSettings(BaseSettings):
     ack_topic: values.Topic = Field(validation_alias="KAFKA_ACK_TOPIC")
     """topic of Response messages"""
     group: values.Text = Field(validation_alias="KAFKA_CONSUMER_GROUP_ID")
-    """the group every process of every replica joins"""
+    """the group that every process of every replica joins"""
     dead_letter_topic: values.Topic = Field(default_factory=_dead_letters, validation_alias="KAFKA_DEAD_LETTER_TOPIC")
-    """where requests go that can never succeed"""
+    """topic of the requests that failed for good"""
+    message_format: values.MessageFormat = Field("protobuf", validation_alias="WORKER_FORMAT")
+    """format of requests and answers: protobuf, or json for protobuf's JSON mapping"""
+    state_topic: values.OptionalTopic = Field("", validation_alias="KAFKA_STATE_TOPIC")
+    """compacted topic with the state of long tasks; if unset, there are no checkpoints and no cancelling by origin"""
     group_protocol: values.GroupProtocol = Field("auto", validation_alias="KAFKA_GROUP_PROTOCOL")
     """consumer, classic, or auto"""
     connect_timeout: values.LimitDuration = Field(60.0, validation_alias="KAFKA_CONNECT_TIMEOUT")
-    """how long the start waits for the broker and the topics"""
+    """how long the worker waits at its start for the broker and the topics"""
     http_port: values.Port = Field(8080, validation_alias="WORKER_HTTP_PORT")
-    """port of /livez, /readyz, /metrics and /tasks; 0: off"""
+    """port of /livez, /readyz, /metrics and /tasks; 0 turns them off"""
 
     properties: dict[str, str | SecretStr] = Field(default={}, repr=False)
     """``KAFKA_CONFIG_*`` by librdkafka's name of the property"""
     files: dict[str, str] = Field(default={}, repr=False)
-    """the variables and properties whose value was read from a file, with its path"""
+    """the variables and properties whose values were read from files, with the paths"""
 
     @classmethod
     def settings_customise_sources(
@@ -68,12 +72,12 @@ class ClientSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Nothing but what ``load`` has read: pydantic's own sources know neither ``*_FILE`` nor misspelt names."""
+        """Use only what ``load`` has read: pydantic's sources support neither ``*_FILE`` nor misspelt names."""
         return (init_settings,)
 
     @classmethod
     def load(cls, environ: Mapping[str, str]) -> Self:
-        """Read and check everything. Raises SettingsError with a line for each problem."""
+        """Read and check everything. Raise SettingsError with a line for each problem."""
         reading = read(environ, VARIABLES)
         del environ  # a traceback that shows locals would show every secret in it
         settings, problems = cls._build(reading)
@@ -93,7 +97,7 @@ class ClientSettings(BaseSettings):
             )
         except ValidationError as error:
             meanings = {name: cls.model_fields[field].description or "" for field, name in cls._names().items()}
-            return None, complaints(error, reading, meanings)
+            return None, problems_of(error, reading, meanings)
         return settings, [*settings._misfits()]  # noqa: SLF001 - of this class
 
     def _misfits(self) -> Iterator[str]:
@@ -101,7 +105,7 @@ class ClientSettings(BaseSettings):
 
     @classmethod
     def _names(cls) -> dict[str, str]:
-        """The variable of each field that has one."""
+        """Return the variable of each field that has one."""
         return {
             field: info.validation_alias
             for field, info in cls.model_fields.items()
@@ -110,11 +114,11 @@ class ClientSettings(BaseSettings):
 
     @classmethod
     def variables(cls) -> frozenset[str]:
-        """The names of the variables read here, ``KAFKA_CONFIG_*`` aside."""
+        """Return the names of the variables read here, without ``KAFKA_CONFIG_*``."""
         return frozenset(cls._names().values())
 
     def describe(self) -> list[tuple[str, str, bool]]:
-        """Each variable, its value as it may be shown, and whether that is the default."""
+        """Return each variable, its value with secrets masked, and whether it is the default."""
         rows = [
             (name, shown(name, getattr(self, field), self.files.get(name)), field not in self.model_fields_set)
             for field, name in self._names().items()
@@ -125,13 +129,13 @@ class ClientSettings(BaseSettings):
         ]
 
     def __repr__(self) -> str:
-        """As ``describe`` shows it: no secrets."""
+        """Return the text of ``describe``, without secrets."""
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value, _ in self.describe())})"
 
     __str__ = __repr__
 
     def link(self) -> Link:
-        """What the properties of clients are made from; here the secrets come out."""
+        """Return the source of all client properties, with the secrets in clear."""
         given = {name: v.get_secret_value() if isinstance(v, SecretStr) else v for name, v in self.properties.items()}
         return Link(self.bootstrap, self.group, given, self._holds())
 
@@ -139,7 +143,7 @@ class ClientSettings(BaseSettings):
         return {}
 
     def client_properties(self) -> Properties:
-        """How a tool's client reaches the brokers, secrets included."""
+        """Return the properties of a tool's client, with the secrets in clear."""
         return common(self.link(), "worker-tool")
 
 
@@ -147,51 +151,71 @@ class Settings(ClientSettings):
     """All settings of ``worker run``."""
 
     handler: values.Reference = Field(validation_alias="WORKER_HANDLER")
-    """the function that does the work, package.module:function"""
+    """the handler function, package.module:function"""
     handler_kwargs: values.JsonObject = Field({}, validation_alias="WORKER_HANDLER_KWARGS", repr=False)
     """keyword arguments of the handler"""
     processes: values.Processes = Field("auto", validation_alias="WORKER_PROCESSES")
     """processes per replica, or auto: one per usable CPU"""
     guarantee: values.Guarantee = Field("at-least-once", validation_alias="WORKER_GUARANTEE")
-    """how often a request may be answered"""
+    """delivery guarantee: at-least-once, at-most-once, exactly-once"""
     ordering: values.Ordering = Field("partition", validation_alias="WORKER_ORDERING")
-    """within what requests are run in order"""
+    """scope of the order: partition, key, unordered"""
     batch_size: values.Count = Field(1, validation_alias="WORKER_BATCH_SIZE")
-    """how many requests the handler gets at once"""
+    """requests per batch; more than 1: the handler gets batches"""
     batch_wait: values.Duration = Field(0.0, validation_alias="WORKER_BATCH_WAIT")
     """how long the first request of a batch waits for others"""
     batch_per_partition: values.Switch = Field(default=False, validation_alias="WORKER_BATCH_PER_PARTITION")
-    """on: a batch is of one partition, the partitions taking turns"""
+    """on: each batch has records of one partition only, partitions are served round-robin"""
     peek: values.Amount = Field(0, validation_alias="WORKER_PEEK")
-    """how many of the next requests a handler of single tasks is shown"""
+    """how many upcoming requests a handler of single tasks can see"""
     max_attempts: values.Count = Field(3, validation_alias="WORKER_MAX_ATTEMPTS")
-    """starts without a good finish before a request is a dead letter"""
+    """failed attempts after which a request becomes a dead letter"""
     retry_backoff: values.Delays = Field(values.Backoff(1.0, 300.0), validation_alias="WORKER_RETRY_BACKOFF")
     """first and greatest delay between attempts"""
+    echo_headers: values.HeaderNames = Field(
+        ("traceparent", "tracestate", "correlation-id"), validation_alias="WORKER_ECHO_HEADERS"
+    )
+    """request headers that come back on the answer, or none"""
+    isolation: values.Isolation = Field("thread", validation_alias="WORKER_ISOLATION")
+    """thread, or process: the handler runs in a child process, which can be killed"""
+    task_timeout: values.Duration = Field(0.0, validation_alias="WORKER_TASK_TIMEOUT")
+    """how long one attempt may take; 0: no limit"""
+    cancel_grace: values.Duration = Field(5.0, validation_alias="WORKER_CANCEL_GRACE")
+    """how long a cancelled task may continue"""
+    task_memory: values.Size = Field(0, validation_alias="WORKER_TASK_MEMORY")
+    """resident memory of a task's child process and all it starts; 0: no limit"""
+    child_max_tasks: values.Amount = Field(0, validation_alias="WORKER_CHILD_MAX_TASKS")
+    """after how many tasks a child process is replaced; 0: never"""
+    child_max_memory: values.Size = Field(0, validation_alias="WORKER_CHILD_MAX_MEMORY")
+    """at what resident memory a child process is replaced between two tasks; 0: never"""
+    extra_slots: values.Amount = Field(0, validation_alias="WORKER_EXTRA_SLOTS")
+    """how many long tasks a process may run beside its other tasks, each in a child process"""
+    long_after: values.LongAfter = Field("auto", validation_alias="WORKER_LONG_AFTER")
+    """how long a task has run when it is announced on the state topic, or auto: 12 heartbeats of the group"""
     offset_store: values.OptionalReference = Field("", validation_alias="WORKER_OFFSET_STORE")
     """a factory of the store that holds results and offsets together, package.module:function"""
     store_url: values.Text = Field("", validation_alias="WORKER_STORE_URL", repr=False)
-    """the database of the shipped store, as SQLAlchemy writes it"""
+    """the database of the included store, as a SQLAlchemy URL"""
     replica: values.ReplicaName = Field("", validation_alias="WORKER_REPLICA")
-    """the replica's name, its own and the same after every restart; by default the host's"""
+    """name of the replica, unique and the same after a restart; default: the host name"""
     static_membership: values.StaticMembership = Field("auto", validation_alias="KAFKA_STATIC_MEMBERSHIP")
-    """whether a process that is started again gets its partitions back without a rebalance: on, off, or auto"""
+    """whether processes are static members of the group: on, off, or auto"""
     commit_every: values.Count = Field(1, validation_alias="KAFKA_COMMIT_EVERY")
-    """after how many answers to commit"""
+    """answers per commit"""
     commit_interval: values.LimitDuration = Field(5.0, validation_alias="KAFKA_COMMIT_INTERVAL")
-    """how long an answer waits for its commit at most, where KAFKA_COMMIT_EVERY is more than 1"""
+    """longest time between an answer and its commit, with KAFKA_COMMIT_EVERY above 1"""
     commit_mode: values.CommitMode = Field("async", validation_alias="KAFKA_COMMIT_MODE")
-    """async, or sync: the poll loop waits for every commit"""
+    """async, or sync: no task starts while a commit is not confirmed"""
     revoke_hold: values.Duration = Field(86_400.0, validation_alias="WORKER_REVOKE_HOLD")
-    """how long a revoked partition may wait for its running task under the consumer protocol"""
+    """how long a revoked partition waits for its running task, consumer protocol"""
     revoke_hold_classic: values.Duration = Field(60.0, validation_alias="WORKER_REVOKE_HOLD_CLASSIC")
-    """the same under the classic protocol, where it holds up the group"""
+    """the same under the classic protocol, where the whole group waits too"""
     drain_timeout: values.Duration = Field(0.0, validation_alias="WORKER_DRAIN_TIMEOUT")
-    """how long SIGTERM waits for running tasks; 0: no limit"""
+    """how long running tasks may continue after SIGTERM; 0: no limit"""
     liveness_timeout: values.LimitDuration = Field(60.0, validation_alias="WORKER_LIVENESS_TIMEOUT")
-    """after how long without a turn of its poll loop, and without using CPU, a process counts as stuck"""
+    """time without a turn of the main loop and without CPU use after which a process counts as stuck"""
     log_level: values.LogLevel = Field("INFO", validation_alias="WORKER_LOG_LEVEL")
-    """least level of the lines that are logged"""
+    """lowest level that is logged"""
     log_format: values.LogFormat = Field("auto", validation_alias="WORKER_LOG_FORMAT")
     """console, json, or auto: console on a terminal"""
 
@@ -201,7 +225,9 @@ class Settings(ClientSettings):
         yield from checks.combinations(self)
 
     def _holds(self) -> dict[str, float]:
-        """Seconds a revoked partition may be held, by the protocols to try in this order."""
+        """Return the seconds that a revoked partition may be held, by protocol, in the order in which they
+        are tried.
+        """
         holds = {"consumer": self.revoke_hold, "classic": self.revoke_hold_classic}
         return holds if self.group_protocol == "auto" else {self.group_protocol: holds[self.group_protocol]}
 
@@ -210,5 +236,5 @@ VARIABLES = Settings.variables()
 
 
 def _guarded(name: str, variable: Variable) -> str | SecretStr:
-    """A property's value; one that looks secret, or stood in a file, shows itself to nobody by accident."""
+    """Return the value of a property, as SecretStr if it looks secret or was read from a file."""
     return SecretStr(variable.text) if variable.file or looks_secret(name) else variable.text

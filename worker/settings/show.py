@@ -1,4 +1,4 @@
-"""Settings for the eye: values without their secrets, and pydantic's findings as lines of ours."""
+"""Formats settings: values without secrets, and validation errors as one line each."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-_ALIKE = 0.6  # how much a name must resemble a required one that is missing, to be mentioned
+_ALIKE = 0.6  # similarity at which an unknown name is mentioned with a missing one
 _SWITCH = ("off", "on")
 _LONGEST = 80  # characters of a wrong value that are shown
-# Secrets may stand anywhere in it, and a text that is no JSON cannot be searched for them.
+# It may contain secrets anywhere, and text that is not JSON cannot be searched for them.
 _NEVER_QUOTED = frozenset({"WORKER_HANDLER_KWARGS"})
 
 
 def shown(name: str, value: Any, file: str | None = None) -> str:
-    """The value of a variable or property as it may be shown. Durations get their unit."""
+    """Return the value of a variable or property without secrets. Durations have a unit."""
     if file is not None:
         return f"{MASK} (from {file})"
     return MASK if looks_secret(name) else _text(value)
@@ -41,30 +41,30 @@ def _text(value: Any) -> str:
         case bool() | float():
             return _SWITCH[value] if isinstance(value, bool) else show_duration(value)
         case tuple():
-            return ",".join(value)
+            return ",".join(value) or "none"
         case dict():
             return json.dumps(hide(value), ensure_ascii=False)
         case _:
             return str(hide(value))
 
 
-def complaints(error: ValidationError, reading: Reading, meanings: Mapping[str, str]) -> list[str]:
-    """Pydantic's findings, each as a line that names the variable, its value and what it should be."""
+def problems_of(error: ValidationError, reading: Reading, meanings: Mapping[str, str]) -> list[str]:
+    """Return pydantic's errors, each as a line with the variable, its value and what it must be."""
     details = error.errors(include_url=False, include_input=False)
-    return [_complaint(each, reading, meanings) for each in details if not _follows(each, reading)]
+    return [_problem(each, reading, meanings) for each in details if not _follows(each, reading)]
 
 
 def _follows(error: ErrorDetails, reading: Reading) -> bool:
-    """Whether this only follows from another problem: a default made from a wrong value, an unreadable file, a slip."""
+    """Return whether another problem causes this one: a wrong value, an unreadable file or a misspelt name."""
     absent = error["type"] == "missing" and error["loc"][0] in reading.explained
     return absent or error["type"] == "default_factory_not_called"
 
 
-def _complaint(error: ErrorDetails, reading: Reading, meanings: Mapping[str, str]) -> str:
+def _problem(error: ErrorDetails, reading: Reading, meanings: Mapping[str, str]) -> str:
     name = str(error["loc"][0])
     if error["type"] == "missing":
-        stranger = nearest(name, reading.strangers, cutoff=_ALIKE)
-        hint = f" ({stranger} is set: is this one meant?)" if stranger else ""
+        similar = nearest(name, reading.unknown, cutoff=_ALIKE)
+        hint = f" ({similar} is set: is this one meant?)" if similar else ""
         return f"{name} is not set: {meanings[name]}{hint}"
     context = error.get("ctx", {})
     should = f"must be {context['expected']}" if error["type"] == "literal_error" else str(context["error"])
@@ -72,7 +72,7 @@ def _complaint(error: ErrorDetails, reading: Reading, meanings: Mapping[str, str
 
 
 def quoted(name: str, variable: Variable | None) -> str:
-    """``NAME='text'``, or what may be said instead of the text."""
+    """Return ``NAME='text'``, without the text if that may be secret."""
     if variable is None:
         return name
     if variable.file is not None:
@@ -84,6 +84,6 @@ def quoted(name: str, variable: Variable | None) -> str:
 
 
 def refused(properties: Mapping[str, Variable]) -> list[str]:
-    """A line for each ``KAFKA_CONFIG_*`` that cannot be used."""
+    """Return a line for each ``KAFKA_CONFIG_*`` that cannot be set."""
     reasons = refusals({name: variable.text for name, variable in properties.items()})
     return [f"{quoted(variable_name(name), properties[name])} {reason}" for name, reason in reasons.items()]

@@ -1,1 +1,1 @@
-"""Databases that hold results and offsets together: ``WORKER_OFFSET_STORE``."""
+"""Databases that store results and offsets together: ``WORKER_OFFSET_STORE``."""

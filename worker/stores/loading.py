@@ -1,4 +1,4 @@
-"""Finding the user's offset store and checking, before any task, that it is one."""
+"""Finds the user's offset store and checks, before any task, that it is valid."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _NEEDS = frozenset({"sqlalchemy", "psycopg"})
 
 
 def load(reference: str, group: str) -> OffsetStore:
-    """The store that ``package.module:factory`` makes for this consumer group.
+    """Return the store that ``package.module:factory`` creates for this consumer group.
 
-    Called in the worker process, before its threads are there. Modules are looked for in the current directory too.
-    Raises StoreError with one line; a StoreError of the factory's own is passed on as it is, StoreUnavailableError
-    included.
+    Called in the worker process, before it has threads. Modules in the current directory are found too. Raise
+    StoreError with one line. A StoreError that the factory raises is passed on, including StoreUnavailableError.
     """
     module_name, _, attribute = reference.partition(":")
     if not module_name or not attribute:
@@ -64,18 +63,18 @@ def _make(factory: Any, reference: str, group: str) -> Any:
     except (StoreError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise StoreError(f"{_VARIABLE}={reference}: making the store failed: {_describe(error)}") from error
+        raise StoreError(f"{_VARIABLE}={reference}: creating the store failed: {_describe(error)}") from error
 
 
 def _check(store: Any, reference: str) -> None:
     missing = [name for name in _METHODS if not callable(getattr(store, name, None))]
     if missing:
         kind = type(store).__name__
-        raise StoreError(f"{_VARIABLE}={reference}: it made a {kind}, which has no {', '.join(missing)}")
+        raise StoreError(f"{_VARIABLE}={reference}: it returned a {kind}, which has no {', '.join(missing)}")
 
 
 def _describe(error: BaseException) -> str:
-    """The error on one line, with where it was raised if that is not the import machinery or this file."""
+    """Describe the error in one line, with its location unless that is the import machinery or this file."""
     text = " ".join(str(error).split())
     frames = [
         frame

@@ -1,8 +1,8 @@
-"""What the worker asks of a database that holds results and offsets together.
+"""The interface of an offset store: a database that stores results and offsets together.
 
-A request is done when, in one transaction of the database, its result was written and the partition's next offset moved
-behind it. Kafka's own committed offset is then only a hint. A database knows nothing of leases, so moving the offset is
-also the fence: it only ever moves up, and whoever finds it already beyond his request has lost.
+One database transaction writes the result of a request and moves the partition's next offset past it. Then the request
+is done. The offset in Kafka is only a hint. A database has no leases, so the offset is also the fence: it only moves
+up, and an attempt that finds it beyond its request has lost against another attempt.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 
 class StoreError(WorkerError):
-    """The store cannot be used as it is set up. One line that says what to do; the others here are kinds of it."""
+    """The store cannot be used as configured. This ends the process. The message is one line that says what to do.
+
+    The other errors of this module are subclasses. Any other exception from a store is a failed attempt of the task.
+    """
 
     exit_code = ExitCode.SETTINGS_INVALID
 
 
 class StoreUnavailableError(StoreError):
-    """The database does not answer, or not in time. Nothing is known to be done; to be tried again later.
+    """The database does not reply in time. The worker tries again later, and no attempt is used up.
 
-    Out of ``commit`` it may have been applied nevertheless: then the next ``begin`` raises StaleOffsetError and
-    ``answers`` has the result. A handler sees it too, out of statements on ``context.transaction``.
+    When ``commit`` raises it, the commit may have been applied. The next ``begin`` then raises StaleOffsetError, and
+    ``answers`` has the result. Statements of a handler on ``context.transaction`` can raise it too.
     """
 
     exit_code = ExitCode.PROCESS_CRASHED
 
 
 class StaleOffsetError(StoreError):
-    """The request is done already, by another process or by an earlier attempt: go on behind it.
-
-    Its result, if it has one, comes from ``answers``.
-    """
+    """Another process or an earlier attempt has completed the request. ``answers`` has its result, if there is one."""
 
 
 class RefusedError(StoreError):
-    """The database refused what the handler did in the transaction, or its result: an attempt that failed."""
+    """The database refused the handler's writes or the result: a failed attempt."""
 
 
 class StoredAnswer(NamedTuple):
-    """What is needed to answer a request without running it again. The partition is known from where it is kept."""
+    """A stored result, with everything that an answer needs except the partition."""
 
     offset: int  # of the request
     key: bytes | None  # of the request
@@ -58,58 +58,60 @@ class StoredAnswer(NamedTuple):
 
 
 class StoreTransaction(Protocol):
-    """The transaction of one attempt at one request, ended by ``commit`` or ``rollback``. Of the service thread."""
+    """The transaction of one attempt. ``commit`` or ``rollback`` ends it. Used on the executor's thread."""
 
     @property
     def handle(self) -> Any:
-        """What the handler gets as ``context.transaction``.
+        """The object that the handler gets as ``context.transaction``.
 
-        To be read when the handler asks for it, not before: it may cost a connection. StoreUnavailableError if there is
-        none; StoreError when the transaction has ended.
+        The worker reads it when the handler first uses it, because it may take a connection. Raises
+        StoreUnavailableError if there is no connection, and StoreError when the transaction has ended.
         """
 
     def commit(self, answer: StoredAnswer) -> None:
-        """Write the result and the next offset, then commit all of it with what the handler wrote.
+        """Write the result and the next offset, and commit them together with the handler's writes.
 
-        StaleOffsetError if the request is done already, StoreUnavailableError if the database does not answer in time,
-        RefusedError if it answers no. Whatever is raised, the transaction has ended and is rolled back where it can be.
+        Raises StaleOffsetError if the request is already done, StoreUnavailableError if the database does not reply in
+        time, and RefusedError if it refuses. After any error the transaction has ended, rolled back if possible.
         """
 
     def rollback(self) -> None:
-        """Undo what the handler wrote. Never raises; does nothing after the end. Service thread."""
+        """Undo the handler's writes. Does nothing after the end. Never raises. Executor's thread."""
 
 
 @runtime_checkable
 class OffsetStore(Protocol):
-    """A store of one consumer group, made in the worker process by ``factory(group)``.
+    """The store of one consumer group. Each worker process creates one with ``factory(group)``.
 
-    Used by two threads: ``begin`` and its transaction belong to the service thread, one at a time; the rest to the poll
-    thread. Every call ends within a bounded time, with StoreUnavailableError if it must.
+    Two threads use it at the same time. The executor's thread calls ``begin``, uses its transaction, and calls
+    ``answers`` after a StaleOffsetError. The poll thread calls everything but ``begin``. Every call ends in bounded
+    time, if need be with StoreUnavailableError.
     """
 
     def positions(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The offset to go on from, for each of these partitions; those never seen are left out.
+        """Return the next offset of each of these partitions, without those that the store has never seen. Poll thread.
 
-        Poll thread, inside the assignment.
+        On StoreUnavailableError only the new partitions wait, and the worker calls again.
         """
 
     def begin(self, partition: Partition, offset: int) -> StoreTransaction:
-        """A transaction for the request at this offset. Service thread.
+        """Return a transaction for the request at this offset. Executor's thread.
 
-        StaleOffsetError if it is done already: nobody should work an hour to hear that at the end.
+        Raises StaleOffsetError if the request is already done, so that a long task does not run for nothing.
         """
 
     def skip(self, partition: Partition, offset: int) -> None:
-        """Move behind a request that ended without a result (buried, expired). Poll thread.
+        """Move past a request that ended without a result (dead-lettered or expired). Poll thread.
 
-        Does nothing if the store is already beyond.
+        Does nothing if the next offset is already beyond it.
         """
 
     def answers(self, partition: Partition, start: int, stop: int) -> Iterator[StoredAnswer]:
-        """The results of requests from ``start`` up to, not including, ``stop``, in the order of offsets. Poll thread.
+        """Yield the results of requests from ``start`` up to but not including ``stop``, by offset. Both threads.
 
-        For answers that a crash kept from Kafka. Holds a few results in memory at a time; errors come while iterating.
+        The worker uses them to send answers again that may be missing in Kafka. The iterator holds only a few results
+        in memory, and may raise errors while it is iterated.
         """
 
     def close(self) -> None:
-        """Give back all connections. Never raises. Poll thread, while the service thread has no transaction."""
+        """Close all connections. Never raises. Poll thread, while no transaction is open."""

@@ -1,4 +1,4 @@
-"""The shipped offset store, ``worker.stores.sql:store``: PostgreSQL or SQLite, through SQLAlchemy."""
+"""The included offset store, ``worker.stores.sql:store``: PostgreSQL or SQLite, through SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import sqlalchemy as sa
 from worker.core.model import Partition
 from worker.stores import sql_engine, sql_url
 from worker.stores.port import StaleOffsetError, StoredAnswer, StoreError, StoreUnavailableError
-from worker.stores.sql_failures import one_line, told_apart
+from worker.stores.sql_failures import one_line, translated_errors
 from worker.stores.sql_tables import METADATA, OFFSETS, RESULTS, equal, keep, move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-LIMIT_SECONDS = 10.0  # one statement of ours, one wait for a lock
-PAGE = 50  # results read at a time: a result fits into a Kafka record, so these fit into memory
+LIMIT_SECONDS = 10.0  # for one of our statements, or one wait for a lock
+PAGE = 50  # results read at a time; each fits into a Kafka record, so these fit into memory
 
 
 def store(group: str) -> SqlStore:
-    """The store that ``WORKER_STORE_URL`` names, with its tables made; StoreError or StoreUnavailableError if not."""
+    """Return the store for ``WORKER_STORE_URL``, with its tables. Raise StoreError or StoreUnavailableError."""
     return SqlStore(sql_url.from_environment(), group)
 
 
@@ -47,40 +47,40 @@ class SqlStore:
             raise type(error)(f"{sql_url.URL}={where} cannot be used: {error}") from error
 
     def _make_tables(self) -> None:
-        with told_apart():
+        with translated_errors():
             with self._reader.connect() as connection:
                 if all(sa.inspect(connection).has_table(table.name) for table in METADATA.sorted_tables):
-                    return  # without the right to make any
+                    return  # the user may not create tables
             with self._engine.begin() as connection:
                 self._database.lock_schema(connection)
                 METADATA.create_all(connection)
 
     def positions(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The offset to go on from, for each of these partitions; those never seen are left out."""
+        """Return the offset to continue from for each of these partitions, without those never seen."""
         wanted, columns = set(partitions), OFFSETS.c
         query = sa.select(columns.topic, columns.partition_number, columns.next_offset).where(
             columns.group_id == self._group, columns.topic.in_({partition.topic for partition in wanted})
         )
-        with told_apart(), self._reader.connect() as connection:
+        with translated_errors(), self._reader.connect() as connection:
             found = {Partition(topic, number): offset for topic, number, offset in connection.execute(query)}
         return {partition: offset for partition, offset in found.items() if partition in wanted}
 
     def begin(self, partition: Partition, offset: int) -> SqlTransaction:
-        """A transaction for the request at this offset. It takes a connection when it needs one."""
+        """Return a transaction for the request at this offset. It takes a connection when it needs one."""
         query = sa.select(OFFSETS.c.next_offset).where(*equal(OFFSETS, self._key(partition)))
-        with told_apart(), self._reader.connect() as connection:
+        with translated_errors(), self._reader.connect() as connection:
             position = connection.scalar(query)
         if position is not None and position > offset:
             raise _stale(partition, offset)
         return SqlTransaction(self, partition, offset)
 
     def skip(self, partition: Partition, offset: int) -> None:
-        """Move behind a request that ended without a result; nothing if the store is already beyond."""
-        with told_apart(), self._engine.begin() as connection:
+        """Move past a request that ended without a result. Do nothing if the store is already beyond."""
+        with translated_errors(), self._engine.begin() as connection:
             self.move(connection, partition, offset)
 
     def answers(self, partition: Partition, start: int, stop: int) -> Iterator[StoredAnswer]:
-        """The results of requests from ``start`` up to, not including, ``stop``, in the order of offsets."""
+        """Yield the results of requests from ``start`` up to but not including ``stop``, by offset."""
         columns = RESULTS.c
         while start < stop:
             query = (
@@ -90,41 +90,41 @@ class SqlStore:
                 .order_by(columns.record_offset)
                 .limit(PAGE)
             )
-            with told_apart(), self._reader.connect() as connection:
+            with translated_errors(), self._reader.connect() as connection:
                 page = [StoredAnswer(*row) for row in connection.execute(query)]
-            yield from page  # no connection is held meanwhile
+            yield from page  # no connection is held during this
             start = page[-1].offset + 1 if len(page) == PAGE else stop
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         with contextlib.suppress(Exception):
             self._engine.dispose()
 
     # ---------------------------------------------------------------- for the transaction
 
     def take(self) -> sa.Connection:
-        """A connection that answers."""
-        with told_apart():
+        """Return a working connection."""
+        with translated_errors():
             return self._engine.connect()
 
     def lend(self, connection: sa.Connection) -> None:
-        """Into the handler's hands: it may take its time, and must not commit."""
+        """Lend a connection to the handler. Its statements have no time limit, and it must not commit."""
         self._database.lend(connection.execution_options(**{sql_engine.LENT: True}))
 
     def take_back(self, connection: sa.Connection) -> None:
-        """Out of the handler's hands."""
+        """Take a connection back from the handler."""
         self._database.take_back(connection.execution_options(**{sql_engine.LENT: False}))
 
     def move(self, connection: sa.Connection, partition: Partition, offset: int) -> bool:
-        """Move the partition's row behind this offset; False if it is there or beyond.
+        """Move the partition's row past this offset. Return False if it is already there or beyond.
 
-        This is the fence. Whoever is second waits for the row, then looks at what the first has made of it.
+        This is the fence. The second process waits for the row and then reads what the first has written.
         """
         row = {**self._key(partition), "next_offset": offset + 1}
         return connection.execute(self._move, row).rowcount == 1
 
     def keep(self, connection: sa.Connection, partition: Partition, answer: StoredAnswer) -> bool:
-        """Write a result; False if there is one."""
+        """Write a result. Return False if there already is one."""
         values = answer._asdict()
         row = {"record_offset": values.pop("offset"), "record_key": values.pop("key"), **values}
         return connection.execute(self._keep, {**self._key(partition), **row}).rowcount == 1
@@ -134,7 +134,7 @@ class SqlStore:
 
 
 class SqlTransaction:
-    """Implements ``StoreTransaction``; ``handle`` is a ``sqlalchemy.Connection``, made when first asked for."""
+    """Implements ``StoreTransaction``; ``handle`` is a ``sqlalchemy.Connection``, taken on first use."""
 
     def __init__(self, store: SqlStore, partition: Partition, offset: int) -> None:
         self._store = store
@@ -145,7 +145,7 @@ class SqlTransaction:
 
     @property
     def handle(self) -> sa.Connection:
-        """The connection. Its transaction begins with its first statement, and so do the locks."""
+        """The connection. Its transaction and the locks begin with its first statement."""
         self._check_open()
         if self._connection is None:
             self._connection = self._store.take()
@@ -153,12 +153,12 @@ class SqlTransaction:
         return self._connection
 
     def commit(self, answer: StoredAnswer) -> None:
-        """Result, offset and the handler's writes, all or nothing."""
+        """Commit the result, the offset and the handler's writes, all or nothing."""
         self._check_open()
         if answer.offset != self._offset:
             raise ValueError(f"the answer to offset {answer.offset} in the transaction of {self._offset}")
         try:
-            with told_apart():
+            with translated_errors():
                 done = self._write(answer)
         finally:
             self.rollback()
@@ -167,16 +167,16 @@ class SqlTransaction:
 
     def _check_open(self) -> None:
         if self._ended:
-            raise StoreError("context.transaction has ended: it is the handler's until it returns, no longer")
+            raise StoreError("context.transaction has ended: use it only until the handler returns")
 
     def _write(self, answer: StoredAnswer) -> bool:
         store = self._store
         connection = self._connection
         if connection is None:
-            # The handler wrote nothing; hours may have gone by, but a connection fresh from the pool is known to work.
+            # The handler wrote nothing. Hours may have passed, but a connection fresh from the pool is known to work.
             connection = self._connection = store.take()
         elif connection.invalidated:
-            raise StoreUnavailableError("the connection broke, and what the handler wrote on it is gone")
+            raise StoreUnavailableError("the connection broke, and the handler's writes on it are lost")
         else:
             store.take_back(connection)
         moved = store.move(connection, self._partition, self._offset)
@@ -186,11 +186,12 @@ class SqlTransaction:
         return False
 
     def rollback(self) -> None:
-        """Undo and give the connection back; nothing after the end."""
+        """Undo the changes and return the connection. Does nothing after the end."""
         self._ended = True
         connection, self._connection = self._connection, None
         if connection is not None:
-            # SQLAlchemy believes a transaction ended whose commit was refused to the handler; the driver knows better.
+            # After a commit that was refused to the handler, SQLAlchemy believes that the transaction has ended. The
+            # driver knows better.
             with contextlib.suppress(Exception):
                 if not connection.invalidated:
                     connection.connection.rollback()

@@ -1,4 +1,4 @@
-"""The two databases that the shipped store speaks to, and what is different between them."""
+"""The two databases that the included store supports, and their differences."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from worker.stores.sql_failures import passing, raise_if_passing
 if TYPE_CHECKING:
     import sqlite3
 
-LENT = "worker_lent"  # execution option: the connection is in a handler's hands
+LENT = "worker_lent"  # execution option: the handler is using the connection
 READS = "worker_reads"  # execution option: single statements that read, each its own transaction
 CONNECT_SECONDS = 5
 _SET_LOCAL = "SET LOCAL statement_timeout = {statement}; SET LOCAL idle_in_transaction_session_timeout = {idle}"
-_LOCK_KEY = 0x776F726B  # of the advisory lock under which tables are made; any number nobody else uses
+_LOCK_KEY = 0x776F726B  # of the advisory lock under which tables are created; any number that no other program uses
 
 
 class Postgres:
-    """READ COMMITTED is enough: a row that another transaction has changed is waited for and looked at again."""
+    """READ COMMITTED is enough: a statement waits for a row that another transaction changed, then reads it again."""
 
     insert = staticmethod(postgresql.insert)
     reading: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", READS: True}  # noqa: RUF012 - never changed
@@ -36,14 +36,14 @@ class Postgres:
             "statement_timeout": milliseconds,
             # A process that was stopped in the middle of a commit must not keep the partition's row locked.
             "idle_in_transaction_session_timeout": 3 * milliseconds,
-            # The server lets go of the locks of a machine that is gone after a minute instead of two hours.
+            # The server releases the locks of a lost machine after a minute instead of two hours.
             "tcp_keepalives_idle": 30,
             "tcp_keepalives_interval": 10,
             "tcp_keepalives_count": 3,
         }
 
     def connect_arguments(self, url: sa.URL) -> dict[str, Any]:
-        """What the URL does not say itself."""
+        """Return the settings that the URL does not contain."""
         options = [f"-c {name}={value}" for name, value in self._session.items()]
         given = url.query.get("options", ())
         options += [given] if isinstance(given, str) else given  # the last one wins
@@ -58,7 +58,7 @@ class Postgres:
         return {name: value for name, value in wanted.items() if name not in url.query} | {"options": " ".join(options)}
 
     def listen(self, engine: sa.Engine) -> None:
-        """Connections that do not wait for ever; a handler's statements may take long."""
+        """Set up connections with time limits. A handler's statements have none."""
         from worker.stores.sql_limited import LimitedConnection  # noqa: PLC0415 - psycopg is not needed for SQLite
 
         @event.listens_for(engine, "do_connect")
@@ -70,7 +70,7 @@ class Postgres:
         @event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
             if connection.get_execution_options().get(LENT):
-                # Only now is there a transaction for SET LOCAL to end with: behind a pooler, nothing may outlive it.
+                # Only now is there a transaction that ends SET LOCAL. Behind a pooler, no setting may outlive it.
                 connection.exec_driver_sql(_SET_LOCAL.format(statement=0, idle=0))
 
         @event.listens_for(engine, "checkin")
@@ -79,22 +79,22 @@ class Postgres:
                 connection.limit = self._limit
 
     def lend(self, connection: sa.Connection) -> None:
-        """The handler's from now on."""
+        """Lend the connection to the handler, whose statements have no time limit."""
         connection.connection.dbapi_connection.limit = None  # type: ignore[union-attr]
 
     def take_back(self, connection: sa.Connection) -> None:
-        """Ours again."""
+        """Take the connection back from the handler. Time limits apply again."""
         connection.connection.dbapi_connection.limit = self._limit  # type: ignore[union-attr]
         if connection.in_transaction():
             connection.exec_driver_sql(_SET_LOCAL.format(statement=self._milliseconds, idle=3 * self._milliseconds))
 
     def lock_schema(self, connection: sa.Connection) -> None:
-        """One process at a time makes tables: IF NOT EXISTS alone fails when two do."""
+        """Let one process at a time create tables, because IF NOT EXISTS fails when two do it at once."""
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
 
 
 class Sqlite:
-    """One writer at a time for the whole file, so the lock is taken as late as can be: with the first statement."""
+    """SQLite allows one writer for the whole file, so the lock is taken late, with the first statement."""
 
     insert = staticmethod(sqlite.insert)
     reading: dict[str, Any] = {READS: True}  # noqa: RUF012 - never changed
@@ -103,11 +103,11 @@ class Sqlite:
         self._limit = limit
 
     def connect_arguments(self, url: sa.URL) -> dict[str, Any]:
-        """What the URL does not say itself."""
+        """Return the settings that the URL does not contain."""
         return {} if "timeout" in url.query else {"timeout": self._limit}
 
     def listen(self, engine: sa.Engine) -> None:
-        """Transactions are begun by us: the driver begins them late, and not at all before a savepoint."""
+        """Begin transactions explicitly: the driver begins them late, and not at all before a savepoint."""
 
         @event.listens_for(engine, "connect")
         def _connect(connection: sqlite3.Connection, _record: Any) -> None:
@@ -116,11 +116,12 @@ class Sqlite:
         @event.listens_for(engine, "begin")
         def _begin(connection: sa.Connection) -> None:
             if not connection.get_execution_options().get(READS):
-                # Not the deferred kind: one that reads first and writes later fails at once if another wrote between.
+                # Do not use the deferred kind: if it reads first and writes later, it fails at once if another has
+                # written in between.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """So that reading goes on while another writes. The change itself does not wait for locks: SQLite's gap."""
+        """Switch to WAL, so that reading continues during a write. The switch itself does not wait for locks."""
         end = time.monotonic() + self._limit
         while True:
             try:
@@ -143,7 +144,7 @@ class Sqlite:
 
 
 def connect(url: sa.URL, limit: float) -> tuple[sa.Engine, Postgres | Sqlite]:
-    """An engine that connects when it is first used; ``limit`` is how many seconds one statement may take."""
+    """Return an engine that connects on first use. One statement may take ``limit`` seconds."""
     database = Sqlite(limit) if url.get_backend_name() == "sqlite" else Postgres(limit)
     # One for each thread, and one for a reader that is still open.
     engine = sa.create_engine(

@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL on which no wait goes on for ever.
+"""A connection to PostgreSQL in which every wait has a limit.
 
-The server's own time-outs end the statements of a server that works. One that is frozen, or whose disk is, keeps its
-sockets open and says nothing; neither TCP nor those time-outs notice.
+The server's time-outs end slow statements as long as the server works. A frozen server, or one with a frozen disk,
+keeps its sockets open and sends nothing. Neither TCP nor those time-outs detect that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LimitedConnection(psycopg.Connection[Any]):
-    """Closes itself and raises psycopg.OperationalError when the server has not answered for ``limit`` seconds.
+    """Closes itself and raises psycopg.OperationalError when the server has not replied for ``limit`` seconds.
 
     ``limit`` is None while a handler uses the connection: its statements may take as long as its task.
     """
@@ -24,7 +24,7 @@ class LimitedConnection(psycopg.Connection[Any]):
     limit: float | None = None
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        """As psycopg's, which drives every exchange with the server through here and looks up every 0.1 s."""
+        """Wait like psycopg, which calls this for every exchange with the server, every 0.1 s."""
         return super().wait(gen if self.limit is None else self._limited(gen, self.limit), *args, **kwargs)
 
     def _limited(self, gen: Generator[Any, Any, Any], seconds: float) -> Generator[Any, Any, Any]:
@@ -34,7 +34,7 @@ class LimitedConnection(psycopg.Connection[Any]):
             while True:
                 ready = yield state
                 if not ready and time.monotonic() > end:
-                    self.close()  # what is still to come belongs to nobody
+                    self.close()  # a late reply must not reach the next statement
                     raise psycopg.OperationalError(f"no answer from the server for {seconds:g} s")
                 state = gen.send(ready)
         except StopIteration as finished:

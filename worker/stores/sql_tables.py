@@ -1,6 +1,6 @@
-"""The two tables of the shipped store, and the statements that write to them.
+"""The two tables of the included store, and the statements that write to them.
 
-The names are also the user's, who reads and prunes these tables: none needs quotes in SQL.
+Users read and prune these tables, so no name needs quotes in SQL.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ RESULTS = sa.Table(
 
 
 def equal(table: sa.Table, values: Mapping[str, Any]) -> Iterator[sa.ColumnElement[bool]]:
-    """A row or rows with these values."""
+    """Yield the conditions for rows with these values."""
     return (table.c[name] == value for name, value in values.items())
 
 
 def move(database: Postgres | Sqlite) -> Any:
-    """Moves a partition's row up, or makes it: one row if it did, none if it is there or beyond."""
+    """Return the statement that moves a partition's row up or creates it: one row, or none if it is there or beyond."""
     insert = database.insert(OFFSETS)
     return insert.on_conflict_do_update(
         index_elements=list(OFFSETS.primary_key),
@@ -57,5 +57,5 @@ def move(database: Postgres | Sqlite) -> Any:
 
 
 def keep(database: Postgres | Sqlite) -> Any:
-    """Writes a result: one row if it did, none if there is one."""
+    """Return the statement that writes a result: one row, or none if there already is one."""
     return database.insert(RESULTS).on_conflict_do_nothing().execution_options(preserve_rowcount=True)

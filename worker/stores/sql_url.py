@@ -1,4 +1,4 @@
-"""Where the shipped store's database is: ``WORKER_STORE_URL``."""
+"""The location of the included store's database: ``WORKER_STORE_URL``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 
 
 def from_environment() -> str:
-    """The text of ``WORKER_STORE_URL``, or of the file that ``WORKER_STORE_URL_FILE`` names; StoreError without."""
+    """Return ``WORKER_STORE_URL``, or the content of ``WORKER_STORE_URL_FILE``. Raise StoreError without either."""
     text, path = os.environ.get(URL, "").strip(), os.environ.get(f"{URL}_FILE", "").strip()
     if text and path:
         raise StoreError(f"{URL} and {URL}_FILE are both set: leave one of them out")
@@ -33,10 +33,10 @@ def from_environment() -> str:
 
 
 def parse(text: str) -> sa.URL:
-    """The URL with the driver that is used. StoreError, which does not show the text: there is a password in it."""
+    """Return the URL with the driver to use. Raise StoreError without the text, which contains a password."""
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):  # the latter for a port that is no number
+    except (sa.exc.ArgumentError, ValueError):  # ValueError if the port is not a number
         raise StoreError(f"{URL} is not a database URL, such as {_EXAMPLE}") from None
     backend = url.drivername.partition("+")[0]
     driver = _DRIVERS.get(backend)
@@ -45,5 +45,5 @@ def parse(text: str) -> sa.URL:
             f"{URL} begins with {url.drivername}://, but this store speaks postgresql:// and sqlite:// only"
         )
     if backend == "sqlite" and url.database in (None, "", ":memory:"):
-        raise StoreError(f"{URL} names no file; a database in memory would be gone with the process")
+        raise StoreError(f"{URL} names no file: add a path, because a database in memory is lost when the process ends")
     return url.set(drivername=driver)

@@ -1,1 +1,1 @@
-"""The parent process: spawn, watch, restart and stop the worker processes."""
+"""The supervisor, which starts, watches, restarts and stops the worker processes."""

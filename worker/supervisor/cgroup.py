@@ -1,4 +1,4 @@
-"""What the kernel's control groups say of this process, version 1 or 2, inside a container or not."""
+"""The control groups of this process (cgroup version 1 or 2), inside or outside a container."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from pathlib import Path
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
+UNLIMITED = 1 << 62  # version 1 writes a number near 2^63 where there is no limit
 
 
 def folders(controller: str, membership: Path = MEMBERSHIP, root: Path = ROOT) -> list[Path]:
-    """The process's folders under ``root`` for a version 1 ``controller``, "" for version 2: its own, then those above.
+    """Return the folders of this process under ``root``: its own group first, then the groups above it.
 
-    Folders that cannot be seen are left out: in a container the path is often the host's, while ``root`` shows the
-    container's own group only, which is then the only one in the list. Empty where that version is not in use.
+    ``controller`` names a version 1 controller; "" means version 2. Folders that do not exist are left out: in a
+    container the path is often the host's, while ``root`` shows only the container's group. The list is empty if that
+    version is not in use.
     """
     path = _path(controller, membership)
-    bases = [root / controller] if controller else [root / "unified", root]
-    base = next((base for base in bases if base.is_dir()), None)
-    if path is None or base is None:
+    mounts = [root / controller] if controller else [root / "unified", root]
+    mount = next((mount for mount in mounts if mount.is_dir()), None)
+    if path is None or mount is None:
         return []
     inside = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
-    return [base / folder for folder in (inside, *inside.parents) if (base / folder).is_dir()]
+    return [mount / folder for folder in (inside, *inside.parents) if (mount / folder).is_dir()]
 
 
 def oom_kills(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int:
-    """How many processes of this container the kernel has killed for want of memory; 0 where it does not tell."""
+    """Return how many processes of this container the kernel has killed for lack of memory; 0 if unknown."""
     files = [folder / "memory.events" for folder in folders("", membership, root)]
     files += [folder / "memory.oom_control" for folder in folders("memory", membership, root)]
     for file in files:
@@ -34,8 +36,21 @@ def oom_kills(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int:
     return 0
 
 
+def memory_limit(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int | None:
+    """Return the bytes that this container may use: the lowest limit of its group and those above; None without one."""
+    files = [folder / "memory.max" for folder in folders("", membership, root)]
+    files += [folder / "memory.limit_in_bytes" for folder in folders("memory", membership, root)]
+    limits = [int(text) for file in files if (text := read(file)).isdigit()]
+    return min([limit for limit in limits if limit < UNLIMITED], default=None)
+
+
+def kills_together(membership: Path = MEMBERSHIP, root: Path = ROOT) -> bool:
+    """Return whether the kernel kills all processes of this container when its memory runs out."""
+    return any(read(folder / "memory.oom.group") == "1" for folder in folders("", membership, root))
+
+
 def read(file: Path) -> str:
-    """A file's text without space around it; empty if it is not there or may not be read."""
+    """Return the text of a file, stripped; empty if it does not exist or cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -43,7 +58,7 @@ def read(file: Path) -> str:
 
 
 def _path(controller: str, membership: Path) -> str | None:
-    """The group's path in the line ``number:controllers:path`` that is the controller's."""
+    """Return the path in the controller's line, which is ``number:controllers:path``."""
     for line in read(membership).splitlines():
         _, names, path = line.split(":", 2)
         if controller in names.split(","):

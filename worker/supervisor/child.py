@@ -1,6 +1,6 @@
-"""One child process. The only file that starts processes, and the only one that knows ``multiprocess``.
+"""One child process. Only this module starts processes and imports ``multiprocess``.
 
-Children are spawned, never forked: a fork would copy threads' locks and the parent's signal handlers.
+Children are spawned, never forked: a fork would copy locks of threads and the parent's signal handlers.
 """
 
 from __future__ import annotations
@@ -24,36 +24,39 @@ _STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
 
 def shared_buffer(size: int) -> Any:
-    """``size`` bytes, all zero, that this process and a child it is passed to both map. No lock goes with them."""
+    """Return ``size`` zero bytes that this process shares with the child to which they are passed. There is no lock."""
     return _SPAWN.RawArray("c", size)
 
 
 class Child:
-    """A running process. Made and used in the main thread: when the thread that started a child ends, the kernel
-    sends the child the signal it has asked for at its parent's death.
+    """A running process that leads a process group, which ends with this process; see ``worker.supervisor.lifeline``.
 
-    SIGINT, SIGTERM and SIGHUP are blocked around the start, so that none meets it half done; see ``enter``. The
-    child is expected to make itself the leader of a process group.
+    Main thread only: the kernel sends a child its parent-death signal when the thread that started it ends. SIGINT,
+    SIGTERM and SIGHUP are blocked during the start, so that none arrives too early; see ``enter``.
     """
 
     def __init__(self, name: str, target: str, *arguments: object) -> None:
-        self._process = _SPAWN.Process(target=enter, args=(os.getpid(), target, *arguments), name=name)
-        with _signals_blocked(), _main_module_hidden():
+        reader, self._lifeline = _SPAWN.Pipe(duplex=False)
+        self._process = _SPAWN.Process(target=enter, args=(os.getpid(), reader, target, *arguments), name=name)
+        with reader, _signals_blocked(), _main_module_hidden():
             self._process.start()
+        # Starting a process reaps every ended process that the library lists. Only ``ended`` may do that.
+        mp.process._children.discard(self._process)  # noqa: SLF001 - there is no public way
         self.pid: int = self._process.pid
         self._status: int | None = None
 
     def ended(self) -> int | None:
-        """The exit code, or the signal's number below 0, once the process has ended; None while it runs.
+        """Return the exit code, or the negative number of the signal, of an ended process; None while it runs.
 
-        What is left of its process group is killed then, so that a handler's own subprocesses do not outlive it.
+        Also kill the rest of its process group, so that subprocesses of a handler do not outlive it.
         """
         if self._status is None and _waitable(os.P_PID, self.pid) is not None:
-            # Before the process is reaped: from then on its number may be another's.
+            # Do this before the process is reaped, because afterwards another process may get its number.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._status = self._process.exitcode
             self._process.close()
+            self._lifeline.close()
         return self._status
 
     def signal(self, number: signal.Signals) -> None:
@@ -62,16 +65,16 @@ class Child:
             os.kill(self.pid, number)
 
 
-def reap_strangers(known: Collection[int]) -> list[tuple[int, int]]:
-    """Reap ended children that are not ``known``: orphans that came to us as PID 1. Returns their pids and statuses."""
-    strangers = []
+def reap_orphans(known: Collection[int]) -> list[tuple[int, int]]:
+    """Reap ended children that are not ``known``: orphans that PID 1 inherits. Return their pids and statuses."""
+    orphans = []
     while (pid := _waitable(os.P_ALL, 0)) is not None and pid not in known:
-        strangers.append((pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
-    return strangers
+        orphans.append((pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+    return orphans
 
 
 def _waitable(kind: int, number: int) -> int | None:
-    """The pid of a child that has ended and is left unreaped here, or None."""
+    """Return the pid of a child that has ended, without reaping it, or None."""
     try:
         found = os.waitid(kind, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -90,7 +93,7 @@ def _signals_blocked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _main_module_hidden() -> Iterator[None]:
-    """A spawned child imports the parent's main script, and so the whole command line; an empty one stops that."""
+    """Hide the parent's main module, here the whole command line, which a spawned child would import."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

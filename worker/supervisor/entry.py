@@ -1,36 +1,24 @@
-"""Where every child process begins, in a fresh interpreter. Imports nothing that only the parent needs."""
+"""The entry point of every child process, in a fresh interpreter. It imports nothing that only the parent needs."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import os
 import signal
-import sys
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from worker import lean
+from worker.supervisor.lifeline import attach
 
 
-def enter(parent: int, target: str, *arguments: object) -> None:
-    """Call ``package.module:function``, named so that the parent need not import it."""
-    # Before anything that takes time: a handler's import may take minutes.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before we asked
-        os._exit(1)
-    # A Ctrl-C reaches everything on the terminal; what it means for a child is the parent's decision.
+def enter(parent: int, lifeline: Any, target: str, *arguments: object) -> None:
+    """Call ``target``, a ``package.module:function`` that the parent does not import, as leader of a process group.
+
+    The group is killed when the process ``parent`` ends, which has the other end of the pipe ``lifeline``.
+    """
+    attach(parent, lifeline.fileno())  # before anything slow, because importing a handler may take minutes
+    # A Ctrl-C reaches every process of the terminal. The parent decides what it means for a child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent starts children with signals blocked
-    _import_structlog_without_rich()
+    lean.import_structlog()
     module, _, function = target.partition(":")
     getattr(importlib.import_module(module), function)(*arguments)
-
-
-def _import_structlog_without_rich() -> None:
-    """Where rich is installed, structlog imports it: 5 MB and 150 ms that no child needs. A handler still may."""
-    modules: dict[str, Any] = sys.modules
-    modules["rich"] = None  # importing it now fails
-    try:
-        importlib.import_module("structlog")
-    finally:
-        del modules["rich"]

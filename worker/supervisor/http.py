@@ -1,7 +1,8 @@
-"""The operations endpoints: ``/livez``, ``/readyz``, ``/metrics`` and ``/tasks``, served by a daemon thread.
+"""The HTTP endpoints ``/livez``, ``/readyz``, ``/metrics`` and ``/tasks``, served by a daemon thread.
 
-``/livez`` is 200 while the supervisor's loop turns. It does not ask Kafka: a restart would not mend a broker.
-``/readyz`` is 200 while at least one process may start tasks, and 503 with the reason while starting and draining.
+``/livez`` is 200 while the supervisor's loop runs. It does not depend on Kafka, because a restart would not repair a
+broker. ``/readyz`` is 200 while at least one process may start tasks, otherwise 503 with the reason (starting,
+draining).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from worker.errors import SettingsError
-from worker.supervisor.board import Board, describe, why_not_ready
 from worker.supervisor.prometheus import ReplicaCollector
+from worker.supervisor.replica_status import ReplicaStatus, describe, why_not_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ log = structlog.get_logger("supervisor")
 
 
 class Response(NamedTuple):
-    """An answer to a request."""
+    """An HTTP response."""
 
     status: HTTPStatus
     body: bytes
@@ -39,12 +40,12 @@ class Response(NamedTuple):
 
 
 class Endpoints:
-    """What is answered to which path. Any thread."""
+    """Return the response for each path. Any thread may use it."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, status: ReplicaStatus) -> None:
+        self._status = status
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(ReplicaCollector(board.readings))
+        self._registry.register(ReplicaCollector(status.readings))
         self._routes = {
             "/livez": self._livez,
             "/readyz": self._readyz,
@@ -53,19 +54,21 @@ class Endpoints:
         }
 
     def respond(self, target: str) -> Response:
-        """The answer to a GET; ``target`` as it stands in the request line."""
+        """Return the response to a GET; ``target`` as in the request line."""
         route = self._routes.get(target.partition("?")[0])
         if route is None:
             return _json(HTTPStatus.NOT_FOUND, {"error": "not found", "paths": list(self._routes)})
         return route()
 
     def _livez(self) -> Response:
-        if self._board.live(time.monotonic()):
+        if self._status.live(time.monotonic()):
             return _json(HTTPStatus.OK, {"status": "live"})
-        return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not live", "reason": "the supervisor hangs"})
+        return _json(
+            HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not live", "reason": "the supervisor's loop does not turn"}
+        )
 
     def _readyz(self) -> Response:
-        reason = why_not_ready(self._board.phase, self._board.readings())
+        reason = why_not_ready(self._status.phase, self._status.readings())
         if reason is None:
             return _json(HTTPStatus.OK, {"status": "ready"})
         return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "reason": reason})
@@ -75,7 +78,7 @@ class Endpoints:
 
     def _tasks(self) -> Response:
         now = time.time()
-        return _json(HTTPStatus.OK, {"processes": [describe(reading, now) for reading in self._board.readings()]})
+        return _json(HTTPStatus.OK, {"processes": [describe(reading, now) for reading in self._status.readings()]})
 
 
 def _json(status: HTTPStatus, value: object) -> Response:
@@ -83,7 +86,7 @@ def _json(status: HTTPStatus, value: object) -> Response:
 
 
 class _Server(ThreadingHTTPServer):
-    """On all interfaces, IPv6 too where there is one."""
+    """Listens on all interfaces, on IPv6 too if available."""
 
     daemon_threads = True
     address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
@@ -91,18 +94,18 @@ class _Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # Not HTTPServer's: it looks up the host's name, which takes long where there is no DNS.
+        # HTTPServer's version looks up the host name, which is slow without DNS.
         socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's signature
-        """Note a defect of ours; a client that has gone away is none."""
+        """Log a bug of ours, but not a client that disconnected."""
         if not isinstance(sys.exception(), OSError):
             log.error("http.failed", exc_info=True)  # noqa: LOG014 - called while the exception is handled
 
 
 def _handler(endpoints: Endpoints) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10.0  # seconds; a connection that says nothing does not keep its thread for longer
+        timeout = 10.0  # seconds; a silent connection occupies its thread no longer
 
         def do_GET(self) -> None:
             response = endpoints.respond(self.path)
@@ -116,21 +119,21 @@ def _handler(endpoints: Endpoints) -> type[BaseHTTPRequestHandler]:
         do_HEAD = do_GET  # noqa: N815 - so named by the base class
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - so named by the base class
-            """Probes and scrapes are no news."""
+            """Do not log probes and scrapes."""
 
     return Handler
 
 
 @contextlib.contextmanager
-def serving(board: Board, port: int) -> Iterator[int]:
-    """While entered, the endpoints are served; gives the port. 0 serves nothing.
+def serving(status: ReplicaStatus, port: int) -> Iterator[int]:
+    """Serve the endpoints while entered, and yield the port. Port 0 serves nothing.
 
-    Raises SettingsError if the port cannot be had.
+    Raise SettingsError if the port is not available.
     """
     if port == 0:
         yield 0
         return
-    with _server(Endpoints(board), port) as server:
+    with _server(Endpoints(status), port) as server:
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         log.info("http.listening", port=port)
         try:

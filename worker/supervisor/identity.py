@@ -1,4 +1,4 @@
-"""The replica's name: its own among all on this machine, and the same again when it is started again."""
+"""The name of the replica: unique on this machine, and the same after a restart."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ MOST = 1_000  # replicas of one group on one machine
 
 @contextlib.contextmanager
 def claimed(group: str, wanted: str) -> Iterator[str]:
-    """The name of this replica while it runs: ``wanted``, or else the host's, with a number if that is taken.
+    """Yield the name of this replica while it runs: ``wanted``, or the host name, with a number if that is taken.
 
-    The names of its transactions and static members are made from it, and two replicas of one name would fence each
-    other for ever. Raises SettingsError if another replica on this machine has the name that was wanted.
+    Transactional ids and static members use this name, and two replicas with the same name would fence each other
+    repeatedly. Raise SettingsError if another replica on this machine uses the wanted name.
     """
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as claim:
         for name in _candidates(wanted):
             if _take(claim, group, name):
                 yield name
                 return
-    raise SettingsError(f"WORKER_REPLICA={wanted!r}: another replica of group {group} runs under that name here")
+    raise SettingsError(
+        f"WORKER_REPLICA={wanted!r}: another replica of group {group} on this machine has that name; choose another"
+    )
 
 
 def _candidates(wanted: str) -> Iterator[str]:
@@ -41,8 +43,8 @@ def _candidates(wanted: str) -> Iterator[str]:
 
 
 def _take(claim: socket.socket, group: str, name: str) -> bool:
-    # A name of the kernel's, in no file system: it is free again as soon as its owner has ended, however that was.
-    # Such names are short, and groups may not be.
+    # An abstract socket name, not in a file system: the kernel frees it when its owner ends, in any way. The hash keeps
+    # the name short, because group names may be long.
     digest = hashlib.sha256(f"{group}/{name}".encode()).hexdigest()
     try:
         claim.bind(f"\0kafka-task-worker/{digest}")

@@ -1,4 +1,4 @@
-"""The child process that asks the broker before any worker process starts: the supervisor never holds a client."""
+"""Preflight: a child process that checks the broker first. The supervisor itself never has a Kafka client."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import structlog
 from worker import logs
 from worker.errors import ExitCode, WorkerError
 from worker.kafka import preflight
-from worker.process.cell import Cell
+from worker.process.status_block import StatusBlock
 
 if TYPE_CHECKING:
     from worker.kafka.facts import Target
 
 
 def answer(target: Target, buffer: Any, log_level: str, log_format: str) -> NoReturn:
-    """Put what the broker said into the cell, as ``facts`` or ``failure``, and end with the exit code for it."""
+    """Publish ``facts`` or ``failure`` in the status block and end the process with the matching exit code."""
     logs.configure(log_level, log_format, process="preflight")
-    cell, code = Cell(buffer), ExitCode.DRAINED
+    status_block, code = StatusBlock(buffer), ExitCode.DRAINED
     try:
-        cell.publish({"facts": dataclasses.asdict(preflight.run(target, _waiting))})
+        status_block.publish({"facts": dataclasses.asdict(preflight.run(target, _waiting))})
     except WorkerError as error:
-        cell.publish({"failure": {"code": int(error.exit_code), "message": str(error)}})
+        status_block.publish({"failure": {"code": int(error.exit_code), "message": str(error)}})
         code = error.exit_code
-    os._exit(code)  # a client that cannot reach its broker would take its time to be freed
+    os._exit(code)  # freeing a client that cannot reach its broker takes long
 
 
 def _waiting(reason: str) -> None:

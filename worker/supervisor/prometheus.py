@@ -1,4 +1,4 @@
-"""The replica's metrics in Prometheus's terms, by the names of ``worker.vocabulary``."""
+"""The metrics of the replica for Prometheus, under the names in ``worker.vocabulary``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _BOUNDS = [*(str(bound) for bound in BUCKETS), "+Inf"]
 
 
 class ReplicaCollector(Collector):
-    """Asks for the readings at every scrape. Any thread."""
+    """Reads all slots at every scrape. Any thread."""
 
     def __init__(self, readings: Callable[[], list[Reading]]) -> None:
         self._readings = readings
 
     def collect(self) -> Iterator[Family]:
-        """All metrics of the vocabulary that anything was counted for."""
+        """Yield every metric of the vocabulary, with a sample for each slot that has one."""
         readings = self._readings()
         rows = [(str(reading.slot), _values(reading)) for reading in readings]
         for metric in METRICS:
@@ -42,15 +42,15 @@ class ReplicaCollector(Collector):
 
 
 def _values(reading: Reading) -> dict[str, Any]:
-    """What is known of a slot, by the name of the metric: of its process, and of the supervisor's own knowledge."""
+    """Return the values of a slot by metric name: those of its process and those of the supervisor."""
     up = reading.pid is not None
-    own: dict[str, Any] = {"process_restarts_total": reading.restarts, "process_up": int(up)}
+    supervised: dict[str, Any] = {"process_restarts_total": reading.restarts, "process_up": int(up)}
     if up:
-        own |= reading.snapshot.get("gauges", {})
-        own |= {"state": reading.stamp.state, "assigned_partitions": reading.stamp.assigned}
-        own |= {"process_resident_bytes": reading.usage.resident_bytes}
-        own |= {"process_cpu_seconds": reading.usage.cpu_seconds}
-    return {**reading.totals["counters"], **reading.totals["histograms"], **own}
+        supervised |= reading.snapshot.get("gauges", {})
+        supervised |= {"state": reading.stamp.state, "assigned_partitions": reading.stamp.assigned}
+        supervised |= {"process_resident_bytes": reading.usage.resident_bytes}
+        supervised |= {"process_cpu_seconds": reading.usage.cpu_seconds}
+    return {**reading.totals["counters"], **reading.totals["histograms"], **supervised}
 
 
 def _family(metric: Metric) -> Family:
@@ -64,7 +64,7 @@ def _family(metric: Metric) -> Family:
 
 
 def _add(family: Any, metric: Metric, slot: str, value: Any) -> None:
-    """Add a slot's value: a number, a number per label, or a histogram's row (counts per bucket, then the sum)."""
+    """Add the value of a slot: a number, a number per label, or a histogram row (counts per bucket, then the sum)."""
     if metric.kind == "histogram":
         counts = itertools.accumulate(value[:-1])
         family.add_metric([slot], buckets=list(zip(_BOUNDS, counts, strict=True)), sum_value=value[-1])

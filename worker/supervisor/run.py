@@ -1,8 +1,11 @@
-"""``worker run`` from the settings to the exit code."""
+"""``worker run``, from the settings to the exit code."""
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,16 +13,16 @@ import structlog
 
 from worker import logs
 from worker.core.deadline import Deadline
-from worker.core.watch import Limits
+from worker.core.liveness import Limits
 from worker.errors import BrokerError, ExitCode, HandlerError, SettingsError, WorkerError
 from worker.kafka.facts import Facts
-from worker.process.cell import SIZE, Cell
+from worker.process.status_block import SIZE, StatusBlock
 from worker.supervisor import render
-from worker.supervisor.board import Board
 from worker.supervisor.child import Child, shared_buffer
 from worker.supervisor.cpus import available_cpus
 from worker.supervisor.http import serving
 from worker.supervisor.identity import claimed
+from worker.supervisor.replica_status import ReplicaStatus
 from worker.supervisor.signals import Signals
 from worker.supervisor.supervisor import Plan, Supervisor
 
@@ -27,8 +30,9 @@ if TYPE_CHECKING:
     from worker.kafka.facts import Target
     from worker.settings import Settings
 
+LEAVE_MARGIN = 5.0  # seconds beyond the grace period of cancelled tasks until a process has left the group and ended
 TICK = 1.0
-PREFLIGHT_MARGIN = 30.0  # seconds beyond its own limit until the preflight's process is taken to hang
+PREFLIGHT_MARGIN = 30.0  # seconds beyond its own limit after which the preflight process is killed
 
 _ERRORS: dict[int, type[WorkerError]] = {error.exit_code: error for error in (SettingsError, HandlerError, BrokerError)}
 
@@ -36,80 +40,82 @@ log = structlog.get_logger("supervisor")
 
 
 def run(settings: Settings) -> ExitCode:
-    """Run one replica to its end. Main thread.
+    """Run one replica to its end, on the main thread.
 
-    Raises WorkerError, with one line for the user, when it cannot start; what goes wrong later is told on stderr.
+    Raise WorkerError, with one line for the user, if the replica cannot start. Later errors are printed on stderr.
     """
     logs.configure(settings.log_level, settings.log_format)
-    board = Board()
+    status = ReplicaStatus()
     with (
         Signals() as signals,
         claimed(settings.group, settings.replica) as replica,
-        serving(board, settings.http_port),
+        serving(status, settings.http_port),
     ):
-        facts = _ask_broker(settings, signals, board)
+        facts = _preflight(settings, signals, status)
         if facts is None:
             return ExitCode.DRAINED
         for reason in (*render.warnings(settings), *facts.warnings):
             log.warning("settings.warning", reason=reason)
-        return Supervisor(_plan(settings, replica, facts), signals, board).run()
+        return Supervisor(_plan(settings, replica, facts), signals, status).run()
 
 
 def _plan(settings: Settings, replica: str, facts: Facts) -> Plan:
     processes = available_cpus() if settings.processes == "auto" else settings.processes
+    address = f"kafka-task-worker/{os.getpid()}/{secrets.token_hex(8)}"
     return Plan(
-        configs=[render.process_config(settings, replica, slot, facts) for slot in range(processes)],
+        configs=[render.process_config(settings, replica, slot, facts, address) for slot in range(processes)],
+        state_reader=render.reader_config(settings, replica, facts, address),
         partitions=facts.partitions,
         drain_timeout=settings.drain_timeout,
+        leave_grace=settings.cancel_grace + LEAVE_MARGIN,
         limits=Limits(turn=settings.liveness_timeout),
+        interactive=sys.stderr.isatty(),
     )
 
 
-def _ask_broker(settings: Settings, signals: Signals, board: Board) -> Facts | None:
-    """What the broker said, or None if a signal to stop came first. Raises WorkerError if we cannot work with it."""
+def _preflight(settings: Settings, signals: Signals, status: ReplicaStatus) -> Facts | None:
+    """Return the facts about the broker, or None if a stop signal came first. Raise WorkerError if it is not usable."""
     target = render.target(settings)
     deadline = Deadline.after(target.connect_timeout + PREFLIGHT_MARGIN, time.monotonic())
-    answered = _preflight(settings, target, signals, board, deadline)
-    if answered is not None and answered.status < 0 and not deadline.passed(time.monotonic()):
-        # The client's library has crashed beside a broker that went away: seen once in hundreds of starts.
-        log.warning(
-            "preflight.waiting", reason=f"what looked at the broker {_ended_by(answered.status)}: looking again"
-        )
-        answered = _preflight(settings, target, signals, board, deadline)
-    return None if answered is None else _facts(answered)
+    result = _run_preflight(settings, target, signals, status, deadline)
+    if result is not None and result.exit_status < 0 and not deadline.passed(time.monotonic()):
+        # The client library crashed during a broker outage: seen once in hundreds of starts.
+        log.warning("preflight.waiting", reason=f"the preflight process {_ended_by(result.exit_status)}: trying again")
+        result = _run_preflight(settings, target, signals, status, deadline)
+    return None if result is None else _facts(result)
 
 
-class _Answered(NamedTuple):
-    """How the preflight's process ended, and what it has left."""
+class _Result(NamedTuple):
+    """How the preflight process ended, and the snapshot it left."""
 
-    status: int
-    answer: dict[str, dict[str, Any]]
+    exit_status: int
+    snapshot: dict[str, dict[str, Any]]
 
 
-def _preflight(
-    settings: Settings, target: Target, signals: Signals, board: Board, deadline: Deadline
-) -> _Answered | None:
-    """One look at the broker; None if a signal to stop came first."""
+def _run_preflight(
+    settings: Settings, target: Target, signals: Signals, status: ReplicaStatus, deadline: Deadline
+) -> _Result | None:
+    """Run one preflight process. Return None if a stop signal came first."""
     buffer, logging = shared_buffer(SIZE), (settings.log_level, settings.log_format)
     child = Child("preflight", "worker.supervisor.preflight:answer", target, buffer, *logging)
     stopped = False
-    while (status := child.ended()) is None:
-        board.turned = time.monotonic()
+    while (exit_status := child.ended()) is None:
+        status.turned = time.monotonic()
         stopped = stopped or bool(signals.take())
-        if stopped or deadline.passed(board.turned):
+        if stopped or deadline.passed(status.turned):
             child.signal(signal.SIGKILL)
         signals.wait(TICK)
-    return None if stopped else _Answered(status, Cell(buffer).read() or {})
+    return None if stopped else _Result(exit_status, StatusBlock(buffer).read() or {})
 
 
-def _facts(answered: _Answered) -> Facts:
-    status, answer = answered
-    if "facts" in answer:
-        return Facts(**answer["facts"])
-    if "failure" in answer:
-        raise _ERRORS.get(status, WorkerError)(answer["failure"]["message"])
+def _facts(result: _Result) -> Facts:
+    status, snapshot = result
+    if "facts" in snapshot:
+        return Facts(**snapshot["facts"])
+    if "failure" in snapshot:
+        raise _ERRORS.get(status, WorkerError)(snapshot["failure"]["message"])
     kind = BrokerError if status < 0 else WorkerError
-    raise kind(f"looking at the broker did not come to an end: its process {_ended_by(status)}; see the log above")
+    raise kind(f"the preflight process {_ended_by(status)} before it had checked the broker; see the log above")
 
 
 def _ended_by(status: int) -> str:

@@ -1,4 +1,4 @@
-"""Signals as items of a queue. A handler only notes the signal; everything else happens in the loop that takes it."""
+"""A queue of signals. A signal handler only queues the signal; the supervisor's loop takes it and responds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Signals:
-    """While entered, signals wait to be taken and wake whoever waits. Main thread only.
+    """While entered, stop signals are queued and wake ``wait``. Main thread only.
 
-    SIGTERM, SIGINT and SIGHUP are handed out, and ignored afterwards; SIGCHLD only wakes. A SIGHUP that was ignored
-    stays so (``nohup``).
+    ``take`` returns SIGTERM, SIGINT and SIGHUP; after the exit they are ignored. SIGCHLD only wakes ``wait``. A SIGHUP
+    that was ignored before stays ignored (``nohup``).
     """
 
     def __init__(self) -> None:
-        # Safe to use from a handler that interrupts a get or put of its own thread, unlike locks and events.
+        # Unlike locks and events, this is safe in a handler that interrupts a get or put of the same thread.
         self._queue: queue.SimpleQueue[signal.Signals] = queue.SimpleQueue()
         self._handlers: dict[signal.Signals, Any] = {}
 
@@ -31,7 +31,7 @@ class Signals:
         self._wakeup = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         for number in _STOP:
             if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                self._handlers[number] = signal.signal(number, self._note)
+                self._handlers[number] = signal.signal(number, self._enqueue)
         # Only signals with a handler reach the wakeup descriptor.
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
         return self
@@ -40,7 +40,7 @@ class Signals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._handlers.items():
-            # While the interpreter shuts down with its work done, a late SIGTERM must not turn exit code 0 into -15.
+            # A late SIGTERM, while the interpreter shuts down, must not turn exit code 0 into -15.
             signal.signal(number, signal.SIG_IGN if number in _STOP else handler)
         signal.set_wakeup_fd(self._wakeup)
         os.close(self._read_end)
@@ -52,12 +52,12 @@ class Signals:
             os.read(self._read_end, 4096)
 
     def take(self) -> list[signal.Signals]:
-        """The stop signals that have come since the last call, in order."""
+        """Return the stop signals since the last call, in order."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _enqueue(self, number: int, _frame: FrameType | None) -> None:
         self._queue.put_nowait(signal.Signals(number))
 
 
 def _nothing(_number: int, _frame: FrameType | None) -> None:
-    """Handle SIGCHLD: being woken is all that is wanted of it."""
+    """Handle SIGCHLD, which only has to wake ``wait``."""

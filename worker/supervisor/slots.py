@@ -1,84 +1,110 @@
-"""The place of one worker process in the replica: the process that is in it now, and what is left of earlier ones."""
+"""Slots: each holds one worker process of the replica and the totals of the earlier ones."""
 
 from __future__ import annotations
 
-import contextlib
 import os
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import psutil
-
-from worker.core.gate import Sibling
 from worker.core.lifecycle import State
+from worker.core.liveness import Limits, LivenessCheck
 from worker.core.restart import Ending, History
-from worker.core.watch import Limits, Watch
-from worker.process.cell import NO_STAMP, SIZE, Cell, Stamp
+from worker.core.startup_barrier import PeerProcess
+from worker.process.crash_reports import task_of
+from worker.process.status_block import NO_STAMP, SIZE, Activity, Stamp, StatusBlock
 from worker.supervisor.child import Child, shared_buffer
 from worker.supervisor.totals import NOTHING, Totals, add
+from worker.supervisor.usage import Usage, usage_of
 
 if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
+    from worker.process.status_block import Start
 
 
-class Usage(NamedTuple):
-    """What a process has used of the machine: CPU seconds of all its threads, resident bytes."""
-
-    cpu_seconds: float
-    resident_bytes: int
+_SHOWN_SECONDS = 1.0  # after this time a running main loop has shown a task
 
 
-def usage_of(pid: int) -> Usage:
-    """What a process uses; zeros when it is gone."""
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        times = process.cpu_times()
-        return Usage(times.user + times.system, process.memory_info().rss)
-    return Usage(0.0, 0)
-
-
-class Life:
-    """One process, from its start to its end."""
+class ProcessHandle:
+    """One worker process, from its start to its end."""
 
     def __init__(self, config: ProcessConfig, target: str, limits: Limits) -> None:
         buffer = shared_buffer(SIZE)
-        self.cell = Cell(buffer)
+        self.status_block = StatusBlock(buffer)
         self.child = Child(config.name, target, config, buffer, os.getpid())
-        self.watch = Watch(limits)
+        self.liveness = LivenessCheck(limits)
         self.stuck = False
         self.joined_at: float | None = None
-        self.kill_at: float | None = None  # when it is killed if it has not ended by then
+        self.kill_at: float | None = None  # when the watchdog kills the process (monotonic)
+        self._topics = config.request_topics
+        self._start_delay = _SHOWN_SECONDS
         self._snapshot: dict[str, Any] = {}
 
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
     def snapshot(self) -> dict[str, Any]:
-        """The last that could be read of every part of the snapshot; empty before the first. Any thread."""
-        # Parts may be missing in the last one, which says why the process failed, or all of it: a process killed
-        # while it wrote leaves a half-written one behind.
-        snapshot = self._snapshot = {**self._snapshot, **(self.cell.read() or {})}
+        """Return the last readable value of every part of the snapshot; empty before the first. Any thread."""
+        # The last snapshot may be incomplete: that of a failed process has only the reason, and a process that was
+        # killed while it wrote leaves nothing readable.
+        snapshot = self._snapshot = self._with_start({**self._snapshot, **(self.status_block.read() or {})})
         return snapshot
 
-    def observe(self, now: float) -> None:
-        """Keep what would be gone with the process: its numbers, and when it was first seen in the group."""
+    @property
+    def last_start(self) -> Start:
+        """Return the last start of the executor. Its activity is unknown if C code may have overwritten it."""
+        start = self.status_block.read_start()
+        return start if start.topic < len(self._topics) else start._replace(activity=Activity.UNKNOWN)
+
+    def _with_start(self, snapshot: dict[str, Any]) -> dict[str, Any]:
+        """Return the snapshot with the task that the executor has recorded, if the main loop has not shown it.
+
+        The main loop cannot show it while the handler holds the interpreter lock, or after it has crashed the process.
+        """
+        start = self.last_start
+        if start.activity is Activity.IDLE and not self._start_delay:
+            return {**snapshot, "task": None}
+        if start.activity is not Activity.RUNNING or time.time() - start.at_ns / 1e9 < self._start_delay:
+            return snapshot
+        task = task_of(start, self._topics, self.child.pid)
+        shown = snapshot.get("task")
+        if shown and all(shown.get(name) == task[name] for name in ("topic", "partition", "offset", "attempt")):
+            return snapshot
+        return {**snapshot, "task": task, "gauges": {**snapshot.get("gauges", {}), "busy": 1}}
+
+    def ended(self) -> None:
+        """Record that the process is dead, so its last task is certain, however short it was."""
+        self._start_delay = 0.0
         self.snapshot()
-        if self.joined_at is None and State.JOINING <= self.cell.read_stamp().state < State.CLOSED:
+
+    def observe(self, now: float) -> None:
+        """Keep what would be lost with the process: its snapshot, and when it was first seen in the group."""
+        self.snapshot()
+        if self.joined_at is None and State.JOINING <= self.status_block.read_stamp().state < State.CLOSED:
             self.joined_at = now
 
     @property
     def useful(self) -> bool:
-        """Whether the process has answered any request."""
-        return self.cell.read_stamp().answered > 0
+        """Return whether the process has answered any request."""
+        return self.status_block.read_stamp().answered > 0
 
     def failure(self) -> str:
-        """Why the process could not go on, in its own words; empty if it said nothing."""
+        """Return the process's own reason why it could not continue; empty if it gave none."""
         return str(self._snapshot.get("failure", {}).get("message", ""))
 
+    @property
+    def task(self) -> dict[str, Any] | None:
+        """Return the running task of the last snapshot, as ``/tasks`` shows it; None if there was none."""
+        return self._snapshot.get("task")
+
     def joined_for(self, now: float) -> float | None:
-        """Seconds since the process was first seen in the group; None if it never was."""
+        """Return the seconds since the process was first seen in the group; None if it never was."""
         return None if self.joined_at is None else now - self.joined_at
 
 
 class Reading(NamedTuple):
-    """What a slot shows: the present process (``pid`` None if there is none now), and totals over all it has had."""
+    """A slot at one moment: its process (``pid`` None if there is none) and the totals over all of its processes."""
 
     slot: int
     pid: int | None
@@ -90,7 +116,7 @@ class Reading(NamedTuple):
 
 
 class Slot:
-    """Belongs to the supervisor's main thread; ``read`` alone may be called from any."""
+    """The place of one worker process. Only the supervisor's main thread uses it; any thread may call ``read``."""
 
     def __init__(self, config: ProcessConfig, target: str, limits: Limits) -> None:
         self.number = config.slot
@@ -98,49 +124,47 @@ class Slot:
         self.history = History()
         self.restarts: Counter[str] = Counter()  # by how the last process ended
         self.start_at = 0.0  # when the next process is due, monotonic
-        self._config = config
+        self.config = config
         self._target = target
         self._limits = limits
-        # One value, replaced as a whole, so that a reader never counts an ended process twice or not at all.
-        self._view: tuple[Totals, Life | None] = (NOTHING, None)
+        # One value, replaced as a whole, so that a reader counts an ended process exactly once.
+        self._view: tuple[Totals, ProcessHandle | None] = (NOTHING, None)
 
     @property
-    def life(self) -> Life | None:
-        """The process in the slot, until its end has been seen to."""
+    def process(self) -> ProcessHandle | None:
+        """Return the process in the slot, until the supervisor has handled its end."""
         return self._view[1]
 
-    def sibling(self) -> Sibling:
-        """What the start gate looks at."""
-        life = self.life
-        if life is None or life.joined_at is None:
-            return Sibling(joined=False, assigned=0)
-        return Sibling(joined=True, assigned=life.cell.read_stamp().assigned)
+    def peer(self) -> PeerProcess:
+        """Return the state of the slot for the startup barrier."""
+        process = self.process
+        if process is None or process.joined_at is None:
+            return PeerProcess(joined=False, assigned=0)
+        return PeerProcess(joined=True, assigned=process.status_block.read_stamp().assigned)
 
-    def start(self) -> Life:
-        """Put a new process into the empty slot."""
-        life = Life(self._config, self._target, self._limits)
-        self._view = (self._view[0], life)
-        return life
+    def start(self) -> ProcessHandle:
+        """Start a process in the empty slot. Raise OSError if the kernel refuses another process."""
+        process = ProcessHandle(self.config, self._target, self._limits)
+        self._view = (self._view[0], process)
+        return process
 
     def clear(self) -> None:
-        """Take the ended process out of the slot and keep what it has counted."""
-        totals, life = self._view
-        if life is not None:
-            self._view = (add(totals, life.snapshot()), None)
+        """Take the ended process out of the slot and keep its totals."""
+        totals, process = self._view
+        if process is not None:
+            self._view = (add(totals, process.snapshot()), None)
 
     def respawn(self, at: float, ending: Ending, history: History) -> None:
-        """Let another process start in the empty slot at a time (monotonic)."""
+        """Let another process start in the empty slot at ``at`` (monotonic)."""
         self.start_at = at
         self.history = history
         self.restarts[ending.name] += 1
 
     def read(self) -> Reading:
-        """What the slot shows now. Any thread."""
-        totals, life = self._view
+        """Return the current reading. Any thread."""
+        totals, process = self._view
         restarts = dict(self.restarts)
-        if life is None:
+        if process is None:
             return Reading(self.number, None, NO_STAMP, Usage(0.0, 0), {}, totals, restarts)
-        pid, snapshot = life.child.pid, life.snapshot()
-        return Reading(
-            self.number, pid, life.cell.read_stamp(), usage_of(pid), snapshot, add(totals, snapshot), restarts
-        )
+        stamp, usage, snapshot = process.status_block.read_stamp(), usage_of(process.pid), process.snapshot()
+        return Reading(self.number, process.pid, stamp, usage, snapshot, add(totals, snapshot), restarts)

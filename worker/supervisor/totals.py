@@ -1,4 +1,4 @@
-"""Sums over the processes a slot has had, so that its counters go on where the last process left off."""
+"""Adds up the metrics of a slot's processes, so that counters continue where the last process stopped."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Totals = Mapping[str, Mapping[str, Any]]  # ``counters`` and ``histograms``, as 
 NOTHING: Totals = {"counters": {}, "histograms": {}}
 
 
-def add(base: Totals, snapshot: Mapping[str, Any]) -> Totals:
-    """A new value: what ``base`` and the snapshot have counted together. A snapshot may lack either part."""
+def add(totals: Totals, snapshot: Mapping[str, Any]) -> Totals:
+    """Return the sum of the totals and a snapshot, as a new value. A snapshot may lack either part."""
     return {
-        "counters": _merged(base["counters"], snapshot.get("counters", {}), _add_counter),
-        "histograms": _merged(base["histograms"], snapshot.get("histograms", {}), _add_histogram),
+        "counters": _merged(totals["counters"], snapshot.get("counters", {}), _add_counter),
+        "histograms": _merged(totals["histograms"], snapshot.get("histograms", {}), _add_histogram),
     }
 
 
@@ -26,7 +26,7 @@ def _merged(left: Mapping[str, Any], right: Mapping[str, Any], plus: Any) -> dic
 
 
 def _add_counter(left: Any, right: Any) -> Any:
-    """Two numbers, or two numbers per label."""
+    """Add two numbers, or two numbers per label."""
     if isinstance(left, Mapping):
         return _merged(left, right, _add_counter)
     return left + right

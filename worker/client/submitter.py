@@ -1,0 +1,115 @@
+"""The sending side of the client: any thread sends records, and one thread handles their confirmations."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from worker.client.errors import ClientClosedError, DeliveryError, TooManyInFlightError
+from worker.client.futures import TaskFuture
+from worker.client.ids import Origin, TaskId
+from worker.errors import BrokerError
+from worker.kafka.client_producer import RequestProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from worker.client.answers import Answers
+    from worker.core.model import Headers, Partition
+
+_DELIVERY = 60.0  # seconds that a request may take to be confirmed
+_LOOK = 0.1  # seconds between two checks whether the client is closed
+
+
+class Submission(NamedTuple):
+    """A request in the form in which it is written."""
+
+    key: bytes | None
+    value: bytes
+    headers: Headers
+
+
+class Submitter:
+    """Sends requests to ``topic`` and lets ``answers`` resolve their futures. At most ``limit`` are in flight."""
+
+    def __init__(self, properties: Mapping[str, Any], topic: str, limit: int, answers: Answers) -> None:
+        self._topic, self._limit, self._answers = topic, limit, answers
+        self._room = threading.BoundedSemaphore(limit)
+        self._refusal: str | None = None  # why no more requests are accepted
+        self._stop = threading.Event()
+        self._producer = RequestProducer(properties, _DELIVERY)
+        self._thread = threading.Thread(target=self._poll, name="client-deliveries", daemon=True)
+        self._thread.start()
+
+    # -- any thread
+
+    def submit(self, submission: Submission) -> TaskFuture:
+        """Send a request, waiting while too many are in flight."""
+        self._check()
+        while not self._room.acquire(timeout=_LOOK):
+            self._check()
+        while (future := self._send(submission)) is None:
+            time.sleep(_LOOK)
+        return future
+
+    def try_submit(self, submission: Submission) -> TaskFuture:
+        """Send a request. Raise TooManyInFlightError if too many are in flight."""
+        self._check()
+        if self._room.acquire(blocking=False):
+            if (future := self._send(submission)) is not None:
+                return future
+            self._room.release()
+        raise TooManyInFlightError(f"{self._limit} requests are in flight: await some of them first")
+
+    def refuse(self, reason: str) -> bool:
+        """Accept no more requests. Return False if that was already so."""
+        first = self._refusal is None
+        self._refusal = self._refusal or reason
+        return first
+
+    def close(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds for confirmations, and fail the requests that are not confirmed by then."""
+        self._producer.flush(timeout)
+        self._producer.purge()
+        self._stop.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    # --
+
+    def _check(self) -> None:
+        if self._answers.failure is not None and self._refusal is None:
+            raise BrokerError(f"the client has failed, make a new one: {self._answers.failure}")
+        if self._refusal is not None:
+            raise ClientClosedError(self._refusal)
+
+    def _send(self, submission: Submission) -> TaskFuture | None:
+        """Return the future, which frees its place when it is done; None if the producer's queue is full."""
+        future, mark = TaskFuture(), self._answers.book.mark()
+        failed = functools.partial(self._failed, future)
+        confirmed = functools.partial(self._confirmed, future, mark)
+        try:
+            self._check()
+            if not self._producer.send(self._topic, *submission, confirmed=confirmed, failed=failed):
+                return None
+        except BaseException:
+            self._room.release()
+            raise
+        future.add_done_callback(lambda _done: self._room.release())
+        return future
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            self._producer.poll(_LOOK)
+
+    def _confirmed(self, future: TaskFuture, mark: int, place: Partition, offset: int, timestamp_ms: int) -> None:
+        task_id = TaskId(Origin(*place, offset), timestamp_ms)
+        future.delivered.set_result(str(task_id))
+        self._answers.expect(future, task_id, mark)
+
+    def _failed(self, future: TaskFuture, reason: str) -> None:
+        error = DeliveryError(f"Kafka has not confirmed the request to {self._topic}: {reason}")
+        future.delivered.set_exception(error)
+        future.answer(error)

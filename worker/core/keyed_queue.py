@@ -1,0 +1,205 @@
+"""Which tasks may start next in the orderings ``key`` and ``unordered``."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from worker.core.ordering_group import OrderingGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from worker.core.model import Task
+
+
+class KeyedQueue:
+    """A queue in which a task that waits for its next attempt delays nothing else, or only its own key.
+
+    New tasks wait in ``_fresh``. When the turn of a task with a blocked key comes, it moves to the queue of its group.
+    A task without an ordered key goes to ``_retries`` when it comes back.
+    """
+
+    def __init__(self, *, by_key: bool) -> None:
+        self._fresh: deque[Task] = deque()
+        self._retries: list[tuple[float, int, Task]] = []
+        self._groups: dict[bytes, OrderingGroup[Task]] | None = {} if by_key else None
+        self._blocked_groups: dict[OrderingGroup[Task], None] = {}  # groups with tasks in their own queue
+        self._queued = 0
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self._queued
+
+    def push(self, task: Task) -> None:
+        """See ``TaskQueue``."""
+        self._group(task)
+        self._fresh.append(task)
+        self._count(task)
+
+    def _group(self, task: Task) -> None:
+        """Put a task into the group of its key."""
+        key = task.record.key
+        if self._groups is not None and key is not None:
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = OrderingGroup()
+            group.unanswered += 1
+            task.group = group
+
+    def _count(self, task: Task) -> None:
+        self._queued += 1
+        self.size += task.size
+
+    def head(self, now: float) -> int | None:
+        """See ``TaskQueue``."""
+        if self._retries and self._retries[0][0] <= now:
+            return self._retries[0][1]
+        for group in self._blocked_groups:
+            if group.queue and group.is_open(now):
+                return group.queue[0].record.offset
+        self._move_blocked(now)
+        return self._fresh[0].record.offset if self._fresh else None
+
+    def _move_blocked(self, now: float) -> None:
+        """Move tasks at the head whose key is blocked to the queue of their group."""
+        while self._fresh:
+            group = self._fresh[0].group
+            if group is None or (group not in self._blocked_groups and group.is_open(now)):
+                return
+            group.queue.append(self._fresh.popleft())
+            self._blocked_groups[group] = None
+
+    def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
+        """See ``TaskQueue``."""
+        tasks = self._take_returned(limit, below, now, held)
+        while len(tasks) < limit:
+            self._move_blocked(now)
+            if not self._fresh or self._fresh[0].record.offset >= below:
+                break
+            tasks.append(self._fresh.popleft())
+        for task in tasks:
+            if task.group is not None:
+                task.group.in_flight += 1
+        self._queued -= len(tasks)
+        self.size -= sum([task.size for task in tasks])
+        return tasks
+
+    def _take_returned(self, limit: int, below: float, now: float, held: Collection[int]) -> list[Task]:
+        """Take tasks that came back, and tasks that waited for others of their key."""
+        tasks: list[Task] = []
+        retries = self._retries
+        while len(tasks) < limit and retries and retries[0][0] <= now and _may_start(retries[0][1], below, held):
+            tasks.append(heapq.heappop(retries)[2])
+        for group in list(self._blocked_groups):
+            queue = group.queue
+            while len(tasks) < limit and queue and group.is_open(now):
+                if not _may_start(queue[0].record.offset, below, held):
+                    break
+                tasks.append(queue.popleft())
+            if not queue and group.is_open(now):
+                del self._blocked_groups[group]
+        return tasks
+
+    def requeue(self, task: Task, ready_at: float) -> None:
+        """See ``TaskQueue``."""
+        self._count(task)
+        if task.group is None:
+            heapq.heappush(self._retries, (ready_at, task.record.offset, task))
+            return
+        task.group.blocked = True
+        self._blocked_groups[task.group] = None
+        task.group.requeue(task, ready_at)
+
+    def finish(self, task: Task) -> None:
+        """See ``TaskQueue``."""
+        if task.group is not None:
+            task.group.in_flight -= 1
+            self._answered(task, task.group)
+
+    def _answered(self, task: Task, group: OrderingGroup[Task]) -> None:
+        group.unanswered -= 1
+        group.unblock()
+        if not group.unanswered and task.record.key is not None and self._groups is not None:
+            self._blocked_groups.pop(group, None)
+            self._groups.pop(task.record.key, None)
+
+    def block(self, task: Task) -> None:
+        """See ``TaskQueue``."""
+        self._group(task)
+        if task.group is not None:
+            task.group.detached += 1
+
+    def unblock(self, task: Task, ready_at: float | None) -> None:
+        """See ``TaskQueue``."""
+        group = task.group
+        if group is not None:
+            group.detached -= 1
+        if ready_at is None:
+            if group is not None:
+                self._answered(task, group)
+            return
+        self._count(task)
+        if group is None:
+            heapq.heappush(self._retries, (ready_at, task.record.offset, task))
+            return
+        group.ready_at = ready_at
+        group.insert(task)
+        self._blocked_groups[group] = None
+
+    def pull(self, offset: int) -> Task | None:
+        """See ``TaskQueue``."""
+        task = self._removed(offset)
+        if task is not None:
+            self._queued -= 1
+            self.size -= task.size
+            if task.group is not None:
+                task.group.in_flight += 1
+        return task
+
+    def _removed(self, offset: int) -> Task | None:
+        for task in self._fresh:
+            if task.record.offset == offset:
+                self._fresh.remove(task)
+                return task
+        for entry in self._retries:
+            if entry[1] == offset:
+                self._retries.remove(entry)
+                heapq.heapify(self._retries)
+                return entry[2]
+        return next(filter(None, (group.remove(offset) for group in self._blocked_groups)), None)
+
+    def is_waiting(self, now: float) -> bool:  # noqa: ARG002 - see TaskQueue
+        """See ``TaskQueue``: other tasks of the partition can always start."""
+        return False
+
+    def startable(self, now: float) -> tuple[int, int]:
+        """See ``TaskQueue``."""
+        count = len(self._fresh) + sum([ready_at <= now for ready_at, _, _ in self._retries])
+        count += sum([len(group.queue) for group in self._blocked_groups if group.is_open(now)])
+        return count, self.size * count // self._queued if count else 0
+
+    def next_ready(self) -> float:
+        """See ``TaskQueue``."""
+        later = self._retries[0][0] if self._retries else math.inf
+        groups = [group for group in self._blocked_groups if group.queue and not (group.blocked or group.detached)]
+        return min([later, *(group.ready_at for group in groups)])
+
+    def clear(self) -> None:
+        """See ``TaskQueue``."""
+        for group in self._blocked_groups:
+            group.clear()
+        self._blocked_groups.clear()
+        self._fresh.clear()
+        self._retries.clear()
+        self._queued = self.size = 0
+
+    def peek(self, count: int) -> list[Task]:
+        """See ``TaskQueue``."""
+        return [self._fresh[at] for at in range(min(count, len(self._fresh)))]
+
+
+def _may_start(offset: int, below: float, held: Collection[int]) -> bool:
+    return offset < below and offset not in held

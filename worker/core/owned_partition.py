@@ -1,0 +1,348 @@
+"""One assigned partition: its lease, its waiting tasks, its offsets and its start log."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from worker.core.commit_metadata import EMPTY, MOST_DETACHED, CommitMetadata, Detached
+from worker.core.former_ranges import FormerRanges
+from worker.core.keyed_queue import KeyedQueue
+from worker.core.lease import Lease
+from worker.core.metadata_room import MetadataRoom
+from worker.core.model import Task
+from worker.core.offsets import OffsetLedger
+from worker.core.queues import PartitionQueue
+from worker.core.start_log import StartLog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+
+    from worker.core.crash import Crash
+    from worker.core.model import Partition, Record
+    from worker.core.queues import TaskQueue
+
+MAX_RANGES = 1_000  # more do not fit into the commit metadata
+
+
+class OwnedPartition:
+    """What a process knows about one partition under one lease. Used only on the poll thread.
+
+    ``start_offset`` is the group's committed offset when the lease began, or None if there was none.
+    """
+
+    __slots__ = (
+        "_blocking",
+        "_end",
+        "_former",
+        "_highest_answered",
+        "_out_of_order",
+        "changed",
+        "committed",
+        "committed_detached",
+        "detached",
+        "floor",
+        "in_flight",
+        "lease",
+        "offsets",
+        "partition",
+        "paused",
+        "queue",
+        "room",
+        "start_offset",
+        "starts",
+        "unconfirmed",
+    )
+
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        start_offset: int | None = None,
+        metadata: CommitMetadata = EMPTY,
+        ordering: str = "partition",
+        batches: bool = False,
+        crash: Crash | None = None,
+    ) -> None:
+        self.partition = partition
+        self.lease = Lease(partition)
+        self.queue = _queue_for(ordering)
+        self.offsets = OffsetLedger()
+        self.starts = StartLog(metadata, crash)
+        self.start_offset = start_offset
+        self.committed: tuple[int, str] | None = None  # the last position that is known to be committed
+        self.floor = 0  # at-most-once: the former committed offset, which lies above detached tasks
+        self.changed = False  # something has changed that no commit contains yet
+        self.paused = False  # the client does not fetch it
+        self.in_flight = 0  # tasks the executor has
+        self.unconfirmed = 0  # tasks whose answer is being delivered
+        self.detached: dict[int, Detached] = dict(metadata.detached)  # offset -> task that runs in another process
+        self.committed_detached: Mapping[int, Detached] = metadata.detached  # the same, as recorded by the last commit
+        self._blocking: dict[int, Task] = {}  # those of them that were admitted
+        self.room = MetadataRoom()
+        self._end = 0  # the last end that was reached
+        self._former = FormerRanges(metadata.completed)
+        self._out_of_order = batches or ordering != "partition"  # answers may come in any order
+        self._highest_answered = metadata.completed[-1][1] if metadata.completed else -1
+
+    # -- fetched
+
+    def admit(self, record: Record) -> int:
+        """Queue a record, or settle it if an earlier owner has answered it. Return the bytes that were kept."""
+        offset = record.offset
+        self.offsets.admit(offset)
+        if self._former.ranges and self._former.take(offset):
+            self.settle(offset)
+            return 0
+        if offset in self.detached:
+            task = self._blocking[offset] = Task(record, self.lease)
+            self.queue.block(task)
+            return task.size
+        if self.starts.admit(offset):
+            self.changed = True
+        task = Task(record, self.lease, self.starts.attempts.get(offset, 0))
+        self.queue.push(task)
+        return task.size
+
+    @property
+    def next_offset(self) -> int:
+        """Return the next offset; no record below it is still to come."""
+        return max(self.offsets.last + 1, self._end, self.start_offset or 0)
+
+    def reached_end(self, offset: int) -> None:
+        """Record that every record below ``offset`` was admitted."""
+        self._end = offset
+        if (self.start_offset is None or offset > self.start_offset) and self.offsets.reached_end(offset):
+            self.changed = True
+
+    # -- dispatched
+
+    @property
+    def has_suspect(self) -> bool:
+        """Return whether the lowest unanswered task is a crash suspect. Then it must run alone."""
+        return self.starts.suspects is not None and self.starts.is_suspect(self.lowest_here)
+
+    @property
+    def lowest_here(self) -> int:
+        """Return the lowest unanswered offset that does not run in another process."""
+        if not self.detached:
+            return self.lowest
+        return next((offset for offset in self.offsets.incomplete() if offset not in self.detached), self.next_offset)
+
+    @property
+    def lowest(self) -> int:
+        """Return the lowest unanswered offset."""
+        lowest = self.offsets.lowest
+        return self.position if lowest is None else lowest
+
+    def take(self, limit: int, now: float, *, below: float, unlimited: bool = False) -> list[Task]:
+        """Dispatch up to ``limit`` tasks with offsets below ``below``.
+
+        If ``unlimited``, commits are not possible now, so failed tasks start again without one.
+        """
+        if self._out_of_order:
+            room = self._room()
+            if room <= 0:
+                self.room.full = True
+                below = min(below, self._highest_answered)  # tasks between answered ones shorten the metadata
+            limit = min(limit, max(1, room))
+        tasks = self.queue.take(limit, below, now, held=() if unlimited else self.starts.held)
+        if tasks:
+            self.in_flight += len(tasks)
+            if self.starts.waiting:
+                for task in tasks:
+                    self.starts.started(task.record.offset)
+            else:
+                self.starts.started(tasks[-1].record.offset)
+        return tasks
+
+    def pull(self, offset: int) -> Task | None:
+        """Take the waiting task with this offset, to be answered without a start; None if it does not wait."""
+        if (task := self.queue.pull(offset)) is not None:
+            self.in_flight += 1
+        return task
+
+    @property
+    def has_room(self) -> bool:
+        """Return whether another task may be answered out of order and still fit into the commit metadata."""
+        return self._room() > 0
+
+    def _room(self) -> int:
+        """Return how many more tasks may start out of order if each of them must be recorded."""
+        return self.room.left(self.in_flight + self.unconfirmed)
+
+    def request_starts(self, count: int, now: float, *, least: int = 1) -> None:
+        """Request the start of the next ``count`` tasks if fewer than ``least`` of them may start."""
+        head = self.queue.head(now)
+        if head is None:
+            return
+        limit = head + 1 if count == 1 else min(head + count, self.offsets.last + 1)  # offsets may have gaps
+        enough = self.starts.confirmed >= head + least or self.starts.confirmed > self.offsets.last
+        if head in self.starts.waiting or not enough:
+            self.changed = self.starts.request(head, -1 if enough else limit) or self.changed
+
+    def finish(self, task: Task) -> None:
+        """Record that a dispatched task will not come back and needs no answer."""
+        self.in_flight -= 1
+        self.queue.finish(task)
+
+    def requeue(self, task: Task, ready_at: float = 0.0) -> None:
+        """Take back a dispatched task. It does not start again before ``ready_at``."""
+        self.in_flight -= 1
+        if self.lease.leaving:
+            self.queue.finish(task)
+        else:
+            self.queue.requeue(task, ready_at)
+
+    def fail(self, task: Task, error: str = "") -> None:
+        """Record that an attempt failed with an error of this type and that another follows."""
+        self.starts.failed(task.record.offset, task.attempt, error)
+        self.room.unrecorded += 1
+        self.changed = True
+
+    # -- detached
+
+    def can_detach(self, task: Task) -> bool:
+        """Return whether this running task is ours, and whether the commit metadata have room for it."""
+        return task.claim is self.lease and len(self.detached) < MOST_DETACHED and not self.room.is_nearly_full
+
+    def detach(self, task: Task, holder: str) -> None:
+        """Let the running task continue without the partition, which is leaving. The next commit records it."""
+        self.in_flight -= 1
+        self.detached[task.record.offset] = Detached(task.attempt, holder)
+        self.changed = True
+
+    def reattach(self, task: Task) -> None:
+        """Undo a detachment: the task ended before the partition moved, so it is settled as usual."""
+        self.in_flight += 1
+        del self.detached[task.record.offset]
+        self.changed = True
+
+    def settle_detached(self, offset: int) -> None:
+        """Record that the holder has answered the task. Its record may still be to come."""
+        del self.detached[offset]
+        task = self._blocking.pop(offset, None)
+        if task is None:
+            self._former.add(offset)
+            self.changed = True
+            return
+        self.queue.unblock(task, None)
+        self.settle(offset)
+
+    def vacate(self, offset: int) -> None:
+        """Take the right to answer from the holder, effective when a commit has recorded it."""
+        self.detached[offset] = self.detached[offset]._replace(vacated=True)
+        self.changed = True
+
+    def forget_detached(self, offset: int) -> None:
+        """Forget a detached task whose record was deleted and which cannot start again."""
+        del self.detached[offset]
+        self.changed = True
+
+    def has_admitted(self, offset: int) -> bool:
+        """Return whether the record of a detached task is here, so that the task could start."""
+        return offset in self._blocking
+
+    def take_over(self, offset: int, attempts: int, ready_at: float) -> None:
+        """Start an admitted task again after ``attempts`` attempts elsewhere. No commit may be under way."""
+        del self.detached[offset]
+        task = self._blocking.pop(offset)
+        task.attempt = attempts
+        self.starts.taken_over(offset, attempts)
+        self.queue.unblock(task, ready_at)
+        self.changed = True
+
+    # -- answered
+
+    def answering(self, task: Task) -> None:
+        """Record that a dispatched task has ended and that its answer is being delivered."""
+        self.finish(task)
+        self.unconfirmed += 1
+
+    def answering_again(self) -> None:
+        """Record that the answer to a task that was never dispatched here is being delivered."""
+        self.unconfirmed += 1
+
+    def answered(self, *offsets: int) -> None:
+        """Record that answers that were being delivered are confirmed."""
+        self.unconfirmed -= len(offsets)
+        self.settle(*offsets)
+
+    def settle(self, *offsets: int) -> None:
+        """Record that the answers to these offsets are confirmed."""
+        self.offsets.settle(*offsets)
+        self.room.unrecorded += len(offsets)
+        self._highest_answered = max(self._highest_answered, *[offset + 1 for offset in offsets])
+        self.changed = True
+        if self.starts.attempts:
+            for offset in offsets:
+                self.starts.settled(offset)
+
+    def is_settled(self, offset: int) -> bool:
+        """Return whether this process no longer has to answer the request with this offset."""
+        if offset < self.position:
+            return True
+        return offset <= self.offsets.last and not self.offsets.is_incomplete(offset)
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a task is running or its answer is being delivered."""
+        return self.in_flight > 0 or self.unconfirmed > 0
+
+    # -- committed
+
+    @property
+    def position(self) -> int:
+        """Return the offset to commit: every admitted offset below it is answered."""
+        if self.offsets.watermark is not None:
+            return self.offsets.watermark
+        if self.start_offset is not None:
+            return self.start_offset
+        return self.offsets.lowest or 0
+
+    @property
+    def has_position(self) -> bool:
+        """Return whether there is anything to commit."""
+        return self.start_offset is not None or self.offsets.last >= 0 or self.offsets.watermark is not None
+
+    def metadata(self, *, clean: bool, transaction_id: str = "") -> CommitMetadata:
+        """Return the metadata for the next owner. If ``clean``, no task of this partition is running any more."""
+        recorded = self.starts.record(self.position, clean=clean)
+        completed = self.offsets.completed(MAX_RANGES)
+        if self._former.ranges:
+            completed = (*completed, *self._former.above(max(self.offsets.last + 1, self.position)))
+        detached = dict(self.detached)
+        return dataclasses.replace(recorded, completed=completed, transaction_id=transaction_id, detached=detached)
+
+    def recorded(self, characters: int) -> None:
+        """Record that commit metadata of this size was sent."""
+        self.starts.recorded()
+        self.room.recorded(characters)
+
+    def confirm(
+        self,
+        position: tuple[int, str],
+        start_limit: int,
+        waiting: AbstractSet[int],
+        detached: Mapping[int, Detached],
+    ) -> None:
+        """Record a confirmed commit, with the start limit and the detached tasks that it recorded."""
+        self.committed, self.committed_detached = position, detached
+        self.starts.confirm(start_limit, waiting)
+
+    # -- ended
+
+    def leave(self) -> None:
+        """Drop tasks that have not started, because the partition was revoked. Running tasks may still be settled."""
+        self.lease.leave()
+        self.queue.clear()
+
+    def end(self) -> None:
+        """End the lease: nothing of it may be answered or committed any more."""
+        self.lease.end()
+        self.queue.clear()
+
+
+def _queue_for(ordering: str) -> TaskQueue:
+    return PartitionQueue() if ordering == "partition" else KeyedQueue(by_key=ordering == "key")

@@ -1,0 +1,105 @@
+"""The interface of executors, which run handlers, for the poll thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from worker.core.model import Outcome
+from worker.errors import ExitCode, WorkerError
+from worker.executors.reports import PendingReport
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from worker.core.claim import Claim
+    from worker.core.limits import EndCause, Reason
+    from worker.core.model import Task
+
+
+class Running(NamedTuple):
+    """The running task, and the seconds since its start."""
+
+    task: Task
+    seconds: float
+    pid: int = 0  # of the child process that runs it; 0 if it runs in this process
+    batch: Sequence[Task] = ()  # all tasks of the batch, if it is the first of one
+
+
+class ExecutorDiedError(WorkerError):
+    """A bug has ended the executor."""
+
+    exit_code = ExitCode.THREAD_DIED
+
+
+class ExecutorFailed(NamedTuple):
+    """An event: the executor cannot continue, and the process has to end with this error."""
+
+    error: WorkerError
+
+
+class ChildEnded(NamedTuple):
+    """An event: a child process that ran tasks has ended. For ``cause`` see ``worker.core.limits``."""
+
+    cause: EndCause
+
+
+Event = Outcome | ExecutorFailed | ChildEnded | PendingReport  # the events that an executor posts
+
+
+class Executor(Protocol):
+    """Runs tasks in the order in which they were submitted. All methods are for the poll thread.
+
+    The executor posts one ``Outcome`` to the mailbox for each submitted task that is not withdrawn. Before each start
+    it checks whether it is closed, the task's lease is leaving, or its ordering group is blocked. Such a task comes
+    back as ``NOT_STARTED``. When an attempt does not succeed, the executor blocks the group.
+    """
+
+    closed: bool  # set by the poll thread: no new task may start
+
+    @property
+    def child_bytes(self) -> int:
+        """Return the memory of the child processes and everything they have started, in bytes; 0 without any."""
+
+    def start(self) -> None:
+        """Prepare to run tasks."""
+
+    def stop(self) -> None:
+        """Call the tear-down hook of the handler's module. The process ends normally, and no task runs."""
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Run these tasks after those submitted before."""
+
+    def withdraw(self, claims: Collection[Claim]) -> list[Task]:
+        """Take back the tasks under these claims that have not started. They get no outcome."""
+
+    @property
+    def running(self) -> Running | None:
+        """Return the running task for which the next ones wait; of a batch, the first."""
+
+    @property
+    def beside(self) -> Sequence[Running]:
+        """Return the long tasks that run beside it. No task waits for them."""
+
+    def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
+        """Cancel the running tasks with one of these claims (None: any), and return them.
+
+        Further calls have no effect: the first reason stays.
+        """
+
+    def cancel_task(self, task: Task, reason: Reason) -> bool:
+        """Cancel only this task. Return False unless it is running; in a batch, also if it is already settled."""
+
+    def check(self) -> Task | None:
+        """Cancel the running task if its deadline has passed. Return it if so. Called on every turn."""
+
+
+def tasks_of(running: Iterable[Running]) -> Iterator[Task]:
+    """Yield all these tasks, with the others of their batches."""
+    for one in running:
+        yield from one.batch or (one.task,)
+
+
+def all_running(executor: Executor) -> list[Running]:
+    """Return the running task and the long ones beside it."""
+    running = executor.running
+    return [*executor.beside] if running is None else [*executor.beside, running]

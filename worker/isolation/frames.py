@@ -1,0 +1,310 @@
+"""Encodes tasks and reports as bytes. The parent checks all bounds, because a child's memory may be corrupted.
+
+The parent sends a chunk to the child: a header and ``count`` tasks. The child sends back a report for each task: a
+header and a body.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from worker.core.model import OK, Failure, FollowUp, Verdict
+from worker.isolation.view import TaskView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from worker.core.model import Headers, Outcome
+
+    Buffer = bytes | bytearray | memoryview
+
+CHUNK = struct.Struct("<QIQQ")  # remaining bytes, count, number of the first task, number up to which all have ended
+_TASK = struct.Struct("<HiqqIQiiI")  # topic, partition, offset, timestamp, attempt, group, key, value, rest (bytes)
+_HEADER = struct.Struct("<Ii")  # bytes of name and value
+_UPCOMING = struct.Struct("<qi")  # offset, bytes of the value
+_COUNTS = struct.Struct("<IIi")  # headers, upcoming, bytes of the checkpoint
+REPORT = struct.Struct("<IBQ")  # remaining bytes, kind, number of the task
+# sequence, attempt, started_ns, run and CPU seconds, verdict, bytes of follow-up requests at the end
+_ENDED = struct.Struct("<iIQddBI")
+_FOLLOW_UP = struct.Struct("<iiI")  # bytes of topic, key and payload
+_FAILURE = struct.Struct("<dIII")  # retry_after (NaN: none), bytes of type, message and traceback
+
+_PROGRESS = struct.Struct("<d")
+
+ENDED, SKIPPED, READY, UNSTARTABLE, PROGRESS, CHECKPOINT = range(6)
+GREATEST_REPORT = 64 << 20  # bytes; a greater result is refused in the child
+NONE = -1  # the length that stands for None
+_MESSAGE_LIMIT = 1_000  # characters
+LARGE = 1 << 18  # parts of at least this many bytes are not joined before writing
+
+_VERDICTS = tuple(Verdict)
+_NUMBERS = {verdict: number for number, verdict in enumerate(_VERDICTS)}
+
+
+class FrameError(ValueError):
+    """The bytes were not written by a correct child."""
+
+
+class Ended(NamedTuple):
+    """The end of one start of a task. The fields are those of ``worker.core.model.Outcome``."""
+
+    number: int
+    sequence: int
+    attempt: int
+    started_ns: int
+    run_seconds: float
+    cpu_seconds: float
+    verdict: Verdict
+    result: bytes
+    failure: Failure | None
+    retry_after: float | None
+    sent: tuple[FollowUp, ...] = ()
+
+
+class Notice(NamedTuple):
+    """Another report: a task was skipped, the child is ready, or it cannot start for the reason in ``text``."""
+
+    kind: int
+    number: int
+    text: str
+
+
+class Progress(NamedTuple):
+    """The progress of the running task, from 0 to 1."""
+
+    number: int
+    fraction: float
+    message: str
+
+
+class Checkpoint(NamedTuple):
+    """The checkpoint from which the next start of the running task resumes."""
+
+    number: int
+    data: bytes
+
+
+AnyReport = Ended | Notice | Progress | Checkpoint
+
+
+# -- tasks, to the child
+
+
+def pack_chunk(views: Sequence[TaskView], topics: dict[str, int], first: int, settled: int) -> list[bytes]:
+    """Return a chunk in parts, joined if small. All tasks up to number ``settled`` have ended."""
+    parts = [b""]
+    for view in views:
+        parts += _pack_task(view, topics)
+    size = sum(map(len, parts))
+    parts[0] = CHUNK.pack(size, len(views), first, settled)
+    return parts if size > LARGE else [b"".join(parts)]
+
+
+def _pack_task(view: TaskView, topics: dict[str, int]) -> list[bytes]:
+    key, value = view.key, view.value
+    rest = _pack_rest(view) if view.headers or view.upcoming or view.resume is not None else b""
+    head = _TASK.pack(
+        topics[view.topic],
+        view.partition,
+        view.offset,
+        view.timestamp_ms,
+        view.attempt,
+        view.group,
+        NONE if key is None else len(key),
+        NONE if value is None else len(value),
+        len(rest),
+    )
+    return [head, key or b"", value or b"", rest]
+
+
+def _pack_rest(view: TaskView) -> bytes:
+    resume = NONE if view.resume is None else len(view.resume)
+    parts = [_COUNTS.pack(len(view.headers), len(view.upcoming), resume), view.resume or b""]
+    for name, value in view.headers:
+        encoded = name.encode()
+        parts += [_HEADER.pack(len(encoded), NONE if value is None else len(value)), encoded, value or b""]
+    for offset, value in view.upcoming:
+        parts += [_UPCOMING.pack(offset, NONE if value is None else len(value)), value or b""]
+    return b"".join(parts)
+
+
+def unpack_tasks(data: Buffer, count: int, topics: Sequence[str]) -> Iterator[TaskView]:
+    """Yield the tasks of a whole chunk. The parent wrote them, so bounds are not checked."""
+    at, unpack, size = CHUNK.size, _TASK.unpack_from, _TASK.size
+    for _ in range(count):
+        topic, partition, offset, stamp, attempt, group, key, value, rest = unpack(data, at)
+        at += size
+        key_bytes = value_bytes = None
+        if key >= 0:
+            key_bytes = bytes(data[at : at + key])
+            at += key
+        if value >= 0:
+            value_bytes = bytes(data[at : at + value])
+            at += value
+        headers, upcoming, resume = _unpack_rest(data, at) if rest else ((), (), None)
+        at += rest
+        yield TaskView(
+            topics[topic], partition, offset, attempt, key_bytes, value_bytes, headers, stamp, group, upcoming, resume
+        )
+
+
+def _slice(data: Buffer, at: int, size: int) -> tuple[bytes | None, int]:
+    return (None, at) if size == NONE else (bytes(data[at : at + size]), at + size)
+
+
+def _unpack_rest(data: Buffer, at: int) -> tuple[Headers, tuple[tuple[int, bytes | None], ...], bytes | None]:
+    headers, upcoming = [], []
+    count, further, size = _COUNTS.unpack_from(data, at)
+    resume, at = _slice(data, at + _COUNTS.size, size)
+    for _ in range(count):
+        name, size = _HEADER.unpack_from(data, at)
+        at += _HEADER.size
+        text = bytes(data[at : at + name]).decode()
+        value, at = _slice(data, at + name, size)
+        headers.append((text, value))
+    for _ in range(further):
+        offset, size = _UPCOMING.unpack_from(data, at)
+        value, at = _slice(data, at + _UPCOMING.size, size)
+        upcoming.append((offset, value))
+    return tuple(headers), tuple(upcoming), resume
+
+
+# -- reports, from the child
+
+
+def pack_ended(number: int, attempt: int, outcome: Outcome) -> bytes:
+    """Return the report of an end."""
+    failure = outcome.failure
+    body = outcome.result if failure is None else _pack_failure(failure, outcome.retry_after)
+    sent = _pack_sent(outcome.sent) if outcome.sent else b""
+    return b"".join(
+        (
+            REPORT.pack(_ENDED.size + len(body) + len(sent), ENDED, number),
+            _ENDED.pack(
+                outcome.sequence,
+                attempt,
+                outcome.started_ns,
+                outcome.run_seconds,
+                outcome.cpu_seconds,
+                _NUMBERS[outcome.verdict],
+                len(sent),
+            ),
+            body,
+            sent,
+        )
+    )
+
+
+def _pack_sent(sent: Sequence[FollowUp]) -> bytes:
+    parts = []
+    for topic, key, payload in sent:
+        named, text = (topic or "").encode(), payload.encode()
+        parts += [_FOLLOW_UP.pack(len(named) or NONE, NONE if key is None else len(key), len(text)), named]
+        parts += [key or b"", text]
+    return b"".join(parts)
+
+
+def pack_notice(kind: int, number: int = 0, text: str = "") -> bytes:
+    """Return any other report."""
+    body = text.encode(errors="replace")
+    return REPORT.pack(len(body), kind, number) + body
+
+
+def pack_progress(number: int, fraction: float, message: str) -> bytes:
+    """Return the report of a handler's progress."""
+    body = _PROGRESS.pack(fraction) + message[:_MESSAGE_LIMIT].encode(errors="replace")
+    return REPORT.pack(len(body), PROGRESS, number) + body
+
+
+def pack_checkpoint(number: int, data: bytes) -> bytes:
+    """Return the report of a checkpoint."""
+    return REPORT.pack(len(data), CHECKPOINT, number) + data
+
+
+def _pack_failure(failure: Failure, retry_after: float | None) -> bytes:
+    texts = [text.encode(errors="replace") for text in failure]
+    sizes = [len(text) for text in texts]
+    return _FAILURE.pack(math.nan if retry_after is None else retry_after, *sizes) + b"".join(texts)
+
+
+def unpack_reports(data: Buffer) -> tuple[list[AnyReport], int]:
+    """Return all complete reports at the beginning of ``data``, and their size in bytes. Raise FrameError."""
+    reports: list[AnyReport] = []
+    at, end = 0, len(data)
+    while end - at >= REPORT.size:
+        size, kind, number = REPORT.unpack_from(data, at)
+        if size > GREATEST_REPORT or kind > CHECKPOINT:
+            raise FrameError(f"a report of kind {kind} with {size} bytes")
+        if end - at - REPORT.size < size:
+            break
+        body = at + REPORT.size
+        at = body + size
+        if kind == ENDED:
+            reports.append(_unpack_ended(number, data, body, at))
+        elif kind == PROGRESS:
+            reports.append(_unpack_progress(number, bytes(data[body:at])))
+        elif kind == CHECKPOINT:
+            reports.append(Checkpoint(number, bytes(data[body:at])))
+        else:
+            reports.append(Notice(kind, number, _text(data[body:at])))
+    return reports, at
+
+
+def _unpack_ended(number: int, data: Buffer, at: int, end: int) -> Ended:
+    if end - at < _ENDED.size:
+        raise FrameError(f"an end of {end - at} bytes")
+    sequence, attempt, started_ns, run, cpu, verdict, size = _ENDED.unpack_from(data, at)
+    if verdict >= len(_VERDICTS):
+        raise FrameError(f"verdict {verdict}")
+    if size > end - at - _ENDED.size:
+        raise FrameError(f"follow-up requests of {size} bytes")
+    rest, what = bytes(data[at + _ENDED.size : end - size]), _VERDICTS[verdict]
+    if what is OK or not rest:
+        sent = _unpack_sent(bytes(data[end - size : end])) if size else ()
+        return Ended(number, sequence, attempt, started_ns, run, cpu, what, rest, None, None, sent)
+    failure, retry_after = _unpack_failure(rest)
+    return Ended(number, sequence, attempt, started_ns, run, cpu, what, b"", failure, retry_after)
+
+
+def _unpack_sent(body: bytes) -> tuple[FollowUp, ...]:
+    sent, at = [], 0
+    while at < len(body):
+        if len(body) - at < _FOLLOW_UP.size:
+            raise FrameError(f"a follow-up request of {len(body) - at} bytes")
+        sizes = _FOLLOW_UP.unpack_from(body, at)
+        at += _FOLLOW_UP.size
+        if min(sizes) < NONE or sum(max(0, size) for size in sizes) > len(body) - at:
+            raise FrameError("a follow-up request whose lengths do not add up")
+        topic, at = _slice(body, at, sizes[0])
+        key, at = _slice(body, at, sizes[1])
+        payload, at = _slice(body, at, sizes[2])
+        sent.append(FollowUp(None if topic is None else _text(topic), key, _text(payload or b"")))
+    return tuple(sent)
+
+
+def _unpack_progress(number: int, body: bytes) -> Progress:
+    if len(body) < _PROGRESS.size:
+        raise FrameError(f"a progress of {len(body)} bytes")
+    (fraction,) = _PROGRESS.unpack_from(body)
+    if not 0 <= fraction <= 1:
+        raise FrameError(f"progress {fraction}")
+    return Progress(number, fraction, _text(body[_PROGRESS.size :]))
+
+
+def _unpack_failure(body: bytes) -> tuple[Failure, float | None]:
+    if len(body) < _FAILURE.size:
+        raise FrameError(f"a failure of {len(body)} bytes")
+    retry_after, kind, message, traceback = _FAILURE.unpack_from(body)
+    if _FAILURE.size + kind + message + traceback != len(body):
+        raise FrameError("a failure whose lengths do not add up")
+    texts, at = [], _FAILURE.size
+    for size in (kind, message, traceback):
+        texts.append(_text(body[at : at + size]))
+        at += size
+    return Failure(*texts), None if math.isnan(retry_after) else retry_after
+
+
+def _text(body: Buffer) -> str:
+    return bytes(body).decode(errors="replace")

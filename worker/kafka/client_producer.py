@@ -1,0 +1,79 @@
+"""The producer of ``worker.Client``. Any thread sends, and one thread polls for confirmations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka as ck
+
+from worker.core.model import Partition
+from worker.kafka.clients import one_line, quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from worker.core.model import Headers
+
+    Confirmed = Callable[[Partition, int, int], None]
+    Failed = Callable[[str], None]
+
+
+class RequestProducer:
+    """An idempotent producer that chooses the partition of a key like Kafka's Java clients.
+
+    A record may take ``timeout`` seconds to be confirmed. After that its delivery is unknown; it may still be written.
+    """
+
+    def __init__(self, properties: Mapping[str, Any], timeout: float) -> None:
+        self._client = ck.Producer(
+            quiet(properties, lambda _error: None)
+            | {
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",
+                "message.timeout.ms": int(timeout * 1000),
+                "linger.ms": 5,
+                # The topic's limit applies, not the client's. The broker applies it to the whole batch, and this client
+                # does not split a refused batch, so batches stay small.
+                "message.max.bytes": 64 * 1024 * 1024,
+                "batch.size": 16 * 1024,
+            }
+        )
+
+    def send(
+        self, topic: str, key: bytes | None, value: bytes, headers: Headers, *, confirmed: Confirmed, failed: Failed
+    ) -> bool:
+        """Queue a record. Return False if the queue is full.
+
+        ``confirmed`` gets the partition, the offset and the timestamp in milliseconds (0: unknown). ``failed`` gets the
+        reason. ``poll`` and ``flush`` call them; this method also calls ``failed`` if the client refuses the record.
+        """
+
+        def report(error: ck.KafkaError | None, message: ck.Message) -> None:
+            if error is not None:
+                failed(one_line(error))
+                return
+            number, offset, (_, timestamp) = message.partition(), message.offset(), message.timestamp()
+            assert number is not None
+            assert offset is not None
+            confirmed(Partition(topic, number), offset, max(0, timestamp))
+
+        try:
+            self._client.produce(topic, value, key, on_delivery=report, headers=list(headers))
+        except BufferError:
+            return False
+        except ck.KafkaException as error:  # for example because it is too large for this client
+            failed(one_line(error))
+        return True
+
+    def poll(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds for confirmations and report them."""
+        self._client.poll(timeout)
+
+    def flush(self, timeout: float) -> int:
+        """Wait at most ``timeout`` seconds for all confirmations. Return the number of records without one."""
+        return self._client.flush(timeout)
+
+    def purge(self) -> None:
+        """Give up all unconfirmed records and report them as failed."""
+        self._client.purge()
+        self._client.flush(1)

@@ -1,0 +1,101 @@
+"""Cancel requests from the state topic. Each is followed until its request is reached. Used on the poll thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.executors.port import all_running, tasks_of
+from worker.process.long_tasks import origin_of
+
+if TYPE_CHECKING:
+    from worker.core.model import Task
+    from worker.core.owned_partition import OwnedPartition
+    from worker.core.task_state import Origin
+    from worker.executors.port import Executor
+    from worker.process.dispatcher import Dispatcher
+    from worker.process.long_tasks import LongTasks
+    from worker.process.results import ResultHandler
+    from worker.process.shared import Shared
+
+
+class Cancellations:
+    """Check every turn all cancel requests that have not reached their request yet.
+
+    So it does not matter when a cancel request comes: before its task is fetched, while the task is queued, dispatched
+    or running, between two attempts, or when it is already answered.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        long_tasks: LongTasks,
+        executor: Executor,
+        dispatcher: Dispatcher,
+        results: ResultHandler,
+    ) -> None:
+        self._guarantee = shared.guarantee
+        self._long_tasks = long_tasks
+        self._assignment = shared.assignment
+        self._executor = executor
+        self._dispatcher = dispatcher
+        self._results = results
+        self._metrics = shared.metrics
+        self._withdrawn: set[Origin] = set()  # taken back from the executor once
+        self._counted: set[Origin] = set()
+
+    def serve(self, now: float) -> None:
+        """Do everything that is possible now for each of them."""
+        table = self._long_tasks.table
+        before = self._long_tasks.cancelled_before() if table.states else []
+        if not (table.cancels or before):
+            self._withdrawn.clear()
+            self._counted.clear()
+            return
+        for origin in dict.fromkeys([*table.cancels, *before]):
+            owned = self._assignment.partitions.get(origin.place)
+            running = self._running(origin)
+            if owned is not None and origin.offset not in owned.detached:
+                self._see_to(origin, owned, running, now)
+            elif running is not None and running.claim.valid:
+                self._stop(running, origin, now)  # the task is detached, and this process is its holder
+
+    def _running(self, origin: Origin) -> Task | None:
+        """Return the task of this request if it is running, alone or in a batch."""
+        return next((task for task in tasks_of(all_running(self._executor)) if origin_of(task) == origin), None)
+
+    def _see_to(self, origin: Origin, owned: OwnedPartition, running: Task | None, now: float) -> None:
+        if owned.is_settled(origin.offset):
+            if self._is_answered(origin, owned):
+                self._count(origin, "answered")
+                self._long_tasks.cancel_reached(origin, now)
+        elif running is not None:
+            self._stop(running, origin, now)
+        elif owned.has_room and (task := owned.pull(origin.offset)) is not None:
+            self._count(origin, "queued")
+            self._results.cancel(task, owned)
+        elif owned.in_flight and origin.offset <= owned.offsets.last and origin not in self._withdrawn:
+            self._withdrawn.add(origin)
+            self._dispatcher.withdraw([owned.lease])
+
+    def _stop(self, task: Task, origin: Origin, now: float) -> None:
+        """Ask the running task to stop. Its cancel request counts as reached once the topic says so.
+
+        A task of a batch has no record, so its cancel request stays until the task is answered.
+        """
+        if not self._dispatcher.cancel_task(task, now):
+            return
+        self._results.to_cancel(task)
+        self._count(origin, "running")
+        if self._long_tasks.cancelling(task):
+            self._long_tasks.cancel_reached(origin, now)
+
+    def _is_answered(self, origin: Origin, owned: OwnedPartition) -> bool:
+        """Return whether the answer is certain: the ledger is ahead of a transaction's commit."""
+        if not self._guarantee.transactional or not owned.unconfirmed:
+            return True
+        return owned.committed is not None and origin.offset < owned.committed[0]
+
+    def _count(self, origin: Origin, found: str) -> None:
+        if origin not in self._counted:
+            self._counted.add(origin)
+            self._metrics.add("cancel_requests_total", label=found)

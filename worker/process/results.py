@@ -1,0 +1,211 @@
+"""Handles the end of an attempt: an answer, another attempt, a dead letter, or nothing. Used on the poll thread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from worker.core.detached import DetachedClaim
+from worker.core.model import OK, Failure, Outcome, Verdict
+from worker.core.retry import Cancel, DeadLetter, Expire, Retry, RetryPolicy, Settle, decide
+from worker.executors.port import ChildEnded, ExecutorFailed
+from worker.executors.reports import PendingReport
+from worker.formats import FORMATS
+from worker.process.responder import is_full
+
+if TYPE_CHECKING:
+    from worker.core.model import Task
+    from worker.core.owned_partition import OwnedPartition
+    from worker.executors.mailbox import Mailbox
+    from worker.executors.reports import Report
+    from worker.process.dispatcher import Dispatcher
+    from worker.process.holder import Holder
+    from worker.process.long_tasks import LongTasks
+    from worker.process.responder import Responder
+    from worker.process.shared import Shared
+    from worker.process.store_bridge import StoreBridge
+    from worker.process.tracing import AttemptSpans
+
+_CANCELLED = Failure("Cancelled", "requested")
+
+
+class ResultHandler:
+    """Handles the outcomes that the executor has posted."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        mailbox: Mailbox,
+        dispatcher: Dispatcher,
+        responder: Responder,
+        holder: Holder,
+        store: StoreBridge | None,
+        long_tasks: LongTasks,
+        spans: AttemptSpans | None = None,
+    ) -> None:
+        config = shared.config
+        self._guarantee = shared.guarantee
+        self._mailbox = mailbox
+        self._assignment = shared.assignment
+        self._dispatcher = dispatcher
+        self._responder = responder
+        self._holder = holder
+        self._store = store
+        self._metrics = shared.metrics
+        self._task_log = shared.task_log
+        self._long_tasks = long_tasks
+        self._spans = spans
+        self._to_cancel: set[Task] = set()  # running tasks with a cancel request
+        self._format = FORMATS[config.message_format]
+        self._policy = RetryPolicy(config.max_attempts, config.retry_first, config.retry_greatest)
+
+    def collect(self, now: float) -> bool:
+        """Handle everything that was posted so far. Return whether there was anything.
+
+        Raise the exception with which the executor failed.
+        """
+        if is_full(self._responder):  # leave results where they are, so that the executor waits
+            return False
+        events = self._mailbox.take()
+        if not events:
+            return False
+        outcomes = [event for event in events if isinstance(event, Outcome)]
+        self._dispatcher.in_flight -= len(outcomes)
+        if self._spans is not None:
+            self._spans.record(outcomes)
+        for event in events:
+            if isinstance(event, Outcome):
+                self._handle(event, now)
+            elif isinstance(event, PendingReport):
+                self._report(event.take())
+        self._measure([outcome for outcome in outcomes if outcome.started_ns])
+        for event in events:
+            if isinstance(event, ExecutorFailed):
+                raise event.error
+            if isinstance(event, ChildEnded):
+                self._metrics.add("child_ends_total", label=event.cause)
+        return True
+
+    def _report(self, report: Report) -> None:
+        if report.progress is not None:
+            report.task.progress = report.progress
+        self._long_tasks.report(report)
+
+    def to_cancel(self, task: Task) -> None:
+        """Note that a running task was asked to stop. If it ends without a result, it is answered ``CANCELLED``."""
+        self._to_cancel.add(task)
+
+    def cancel(self, task: Task, owned: OwnedPartition) -> None:
+        """Answer a task that was taken out of its queue with ``CANCELLED``."""
+        owned.answering(task)
+        sequence = self._format.sequence_of(task.record.value)
+        self._answer_failure(Outcome(task, Verdict.CANCELLED, sequence, failure=_CANCELLED))
+
+    def _measure(self, started: list[Outcome]) -> None:
+        run_seconds = [outcome.run_seconds for outcome in started]
+        self._metrics.observe("run_seconds", run_seconds)
+        for verdict, count in Counter([outcome.verdict for outcome in started]).items():
+            self._metrics.add("attempts_total", count, label=verdict.value)
+        self._metrics.add("task_seconds_total", sum(run_seconds))
+        self._metrics.add("task_cpu_seconds_total", sum([outcome.cpu_seconds for outcome in started]))
+        self._dispatcher.duration.observe(len(started), sum(run_seconds))
+
+    def _handle(self, outcome: Outcome, now: float) -> None:
+        task = outcome.task
+        task.progress = None
+        if self._to_cancel and task in self._to_cancel:
+            self._to_cancel.remove(task)
+            if outcome.verdict is not OK:
+                outcome.verdict, outcome.failure = Verdict.CANCELLED, _CANCELLED
+        if isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim):
+            if not self._holder.finished(outcome, self._answer):
+                self._drop(outcome, "another process has taken the task over")
+            return
+        owned = self._assignment.owner_of(task)
+        if outcome.verdict is OK and (owned is not None or self._guarantee.starts_once):
+            if owned is not None:
+                owned.answering(task)
+            self._responder.ok(outcome)
+        elif owned is not None:
+            self._handle_owned(outcome, owned, now)
+        elif self._guarantee.starts_once and outcome.started_ns:
+            self._answer_failure(outcome)  # no other process will
+        else:
+            self._drop(outcome, "the lease has ended")
+
+    def _handle_owned(self, outcome: Outcome, owned: OwnedPartition, now: float) -> None:
+        """Handle an attempt without a result, of a partition that is still ours."""
+        task = outcome.task
+        if self._is_excused(outcome):
+            task.attempt -= 1
+        step = decide(outcome, task.attempt, self._policy)
+        if isinstance(step, DeadLetter):
+            _name_former_error(outcome, owned.starts.errors.get(task.offset))
+        if isinstance(step, Retry) and not self._guarantee.starts_once:
+            self._long_tasks.waits(task)
+            owned.fail(task, outcome.failure.type if outcome.failure is not None else "")
+            owned.requeue(task, now + step.after)
+            self._task_log.retrying(outcome, step.after)
+        elif isinstance(step, DeadLetter | Retry | Expire | Cancel):
+            owned.answering(task)
+            self._answer_failure(outcome)
+        elif isinstance(step, Settle):
+            owned.finish(task)
+            owned.settle(task.record.offset)
+            self._long_tasks.settled(task.claim, task.record.partition, task.record.offset)
+        else:
+            self._return(outcome, owned)
+
+    def _answer(self, outcome: Outcome) -> None:
+        if outcome.verdict is OK:
+            self._responder.ok(outcome)
+        else:
+            self._answer_failure(outcome)
+
+    def _is_excused(self, outcome: Outcome) -> bool:
+        """Return whether the attempt does not count, because its process died after it had saved a checkpoint."""
+        died = outcome.failure is not None and outcome.failure.type == "ProcessDied" and outcome.started_ns > 0
+        return died and self._long_tasks.made_checkpoint(outcome.task)
+
+    def _answer_failure(self, outcome: Outcome) -> None:
+        if self._store is not None:
+            self._store.without_result(outcome)
+        if outcome.verdict is Verdict.EXPIRED:
+            self._responder.fail(outcome, _failure_of(outcome), "EXPIRED")
+        elif outcome.verdict in (Verdict.DROPPED, Verdict.CANCELLED):
+            self._responder.fail(outcome, _failure_of(outcome), "CANCELLED")
+        else:
+            self._responder.dead_letter(outcome, _failure_of(outcome))
+
+    def _return(self, outcome: Outcome, owned: OwnedPartition) -> None:
+        """Requeue a task that did not start or was cancelled. That uses up no attempt."""
+        task = outcome.task
+        if outcome.verdict is Verdict.NOT_STARTED:
+            owned.requeue(task)
+        elif self._guarantee.starts_once:
+            owned.answering(task)
+            self._answer_failure(outcome)
+        else:
+            self._drop(outcome, "cancelled")
+            self._long_tasks.waits(task)
+            task.attempt -= 1
+            owned.requeue(task)
+
+    def _drop(self, outcome: Outcome, reason: str) -> None:
+        if outcome.started_ns:
+            self._metrics.add("dropped_total")
+            self._task_log.dropped(outcome, reason)
+
+
+def _failure_of(outcome: Outcome) -> Failure:
+    if outcome.failure is None:
+        message = "an outcome without a result has a failure"
+        raise AssertionError(message)
+    return outcome.failure
+
+
+def _name_former_error(outcome: Outcome, error: str | None) -> None:
+    """Add the error type of an earlier attempt to the failure, because the death of a process explains little."""
+    failure = outcome.failure
+    if error and failure is not None and failure.type == "ProcessDied" != error:
+        outcome.failure = failure._replace(message=f"{failure.message}; an earlier attempt ended with {error}")

@@ -1,0 +1,193 @@
+"""Watches the detached tasks of owned partitions: settles them by their marks, or takes them over. Poll thread only.
+
+The rules are in ``worker.core.detached``.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from worker.core.detached import (
+    ABSENT_SECONDS,
+    UNKNOWN,
+    Absences,
+    MarkKind,
+    Step,
+    mark_group,
+    next_step,
+    read_mark,
+    view_of,
+)
+from worker.core.task_state import Origin
+from worker.kafka.ports import KafkaFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.core.commit_metadata import Detached
+    from worker.core.detached import Mark
+    from worker.core.owned_partition import OwnedPartition
+    from worker.kafka.ports import GroupClient, MemberView
+    from worker.process.committer import Committer
+    from worker.process.group_calls import GroupCalls
+    from worker.process.holder import Holder
+    from worker.process.long_tasks import LongTasks
+    from worker.process.responder import Responder
+    from worker.process.shared import Shared
+
+READ_SECONDS = 2.0  # between two reads of the marks
+DELETE_SECONDS = 600.0  # a mark is kept this long after it was seen, because its holder may still need it
+
+log = structlog.get_logger("detached")
+
+
+class _Watched(NamedTuple):
+    """A detached task as it was when its mark was requested."""
+
+    owned: OwnedPartition
+    offset: int
+    task: Detached
+    recorded: bool  # this state of the task was known to be committed
+
+    @property
+    def origin(self) -> Origin:
+        """Return the origin of the request."""
+        return Origin.of(self.owned.partition, self.offset)
+
+
+class _Seen(NamedTuple):
+    """What the coordinators reported."""
+
+    marks: list[Mark]
+    members: list[MemberView] | None
+
+
+class Watcher:
+    """The detached tasks of the partitions that this process owns."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        committer: Committer,
+        responder: Responder,
+        holder: Holder,
+        calls: GroupCalls,
+        long_tasks: LongTasks,
+    ) -> None:
+        self._config = shared.config
+        self._guarantee = shared.guarantee
+        self._assignment = shared.assignment
+        self._committer = committer
+        self._responder = responder
+        self._holder = holder
+        self._calls = calls
+        self._long_tasks = long_tasks
+        self._metrics = shared.metrics
+        self._absences = Absences()
+        self._reading = False
+        self._read_at = 0.0  # when to read next
+        self._look_at = 0.0  # when to request the next view of the group
+        self._marks: list[tuple[float, OwnedPartition, int, str]] = []  # to delete: when, and the task and its holder
+
+    def serve(self, now: float) -> None:
+        """Do one turn. It sends no request while there are no detached tasks."""
+        if self._marks and self._marks[0][0] <= now:
+            self._delete_mark()
+        if self._reading or now < self._read_at:
+            return
+        watched = [
+            _Watched(owned, offset, task, owned.committed_detached.get(offset) == task)
+            for owned in self._assignment
+            if owned.detached and not owned.lease.leaving
+            for offset, task in owned.detached.items()
+        ]
+        if not watched:
+            return
+        self._reading, self._read_at = True, now + READ_SECONDS
+        looks = now >= self._look_at
+        if looks:
+            self._look_at = now + ABSENT_SECONDS
+        group = self._config.group
+        self._calls.send(
+            lambda client: _see(client, group, watched, looks=looks), lambda seen: self._take(watched, seen, now)
+        )
+
+    # -- handling what was read
+
+    def _take(self, watched: Sequence[_Watched], seen: _Seen, now: float) -> None:
+        self._reading = False
+        if seen.members is not None:
+            view = view_of(seen.members, self._config.request_topics)
+            if view.counts(self._holder.token):
+                self._absences.look(view.tokens, [one.task.holder for one in watched], now)
+        for one, mark in zip(watched, seen.marks, strict=True):
+            if one.owned.lease.leaving or one.owned.detached.get(one.offset) != one.task:
+                continue  # the task has changed since its mark was requested
+            step = next_step(one.task, mark, missing=self._is_missing(one.task), recorded=one.recorded)
+            if step is Step.SETTLE:
+                self._settle(one, now)
+            elif step is Step.VACATE:
+                one.owned.vacate(one.offset)
+                log.warning("task.vacated", **one.origin._asdict(), holder=one.task.holder)
+                self._read_at = now
+            elif step is Step.TAKE_OVER:
+                self._take_over(one, mark, now)
+
+    def _is_missing(self, task: Detached) -> bool:
+        """Return whether no process seems to run the task any more."""
+        if task.holder.startswith(self._holder.token):
+            return not self._holder.holds(task.holder)
+        return self._absences.is_missing(task.holder)
+
+    def _settle(self, one: _Watched, now: float) -> None:
+        one.owned.settle_detached(one.offset)
+        self._long_tasks.settled(one.owned.lease, one.owned.partition, one.offset)  # its holder may have died since
+        self._marks.append((now + DELETE_SECONDS, one.owned, one.offset, one.task.holder))
+        log.info("task.settled_elsewhere", **one.origin._asdict(), holder=one.task.holder)
+
+    def _take_over(self, one: _Watched, mark: Mark, now: float) -> None:
+        if self._guarantee.starts_once:
+            self._lose(one)
+            return
+        if not one.owned.has_admitted(one.offset):
+            if one.owned.next_offset > one.offset:
+                one.owned.forget_detached(one.offset)
+                log.error("task.record_deleted", **one.origin._asdict())
+            return
+        if self._committer.in_flight or self._responder.busy:
+            self._read_at = now  # the start is recorded by a commit that begins after this
+            return
+        released = mark.kind is MarkKind.RELEASED
+        attempts = mark.attempts if released else one.task.attempt
+        wait = max(0.0, mark.ready_at - time.time()) if released else 0.0
+        one.owned.take_over(one.offset, attempts, now + wait if wait else 0.0)
+        self._metrics.add("taken_over_total")
+        log.warning("task.taken_over", **one.origin._asdict(), holder=one.task.holder, attempts=attempts)
+
+    def _lose(self, one: _Watched) -> None:
+        """Give up a task whose holder is gone, because it must not start again (at-most-once)."""
+        one.owned.settle_detached(one.offset)
+        self._long_tasks.settled(one.owned.lease, one.owned.partition, one.offset)
+        self._metrics.add("lost_total")
+        log.warning("tasks.lost", partition=str(one.owned.partition), offsets=[f"{one.offset}-{one.offset}"])
+
+    def _delete_mark(self) -> None:
+        """Delete a mark whose task is settled by a confirmed commit. Marks that remain expire with their group."""
+        _, owned, offset, holder = self._marks.pop(0)
+        if owned.lease.valid and offset not in owned.committed_detached:
+            group = mark_group(self._config.group, owned.partition, offset, holder)
+            self._calls.send(lambda client: client.delete(group), lambda _failure: None)
+
+
+def _see(client: GroupClient, group: str, watched: Sequence[_Watched], *, looks: bool) -> _Seen:
+    """Read the marks, and view the group's members. Runs on the thread for calls."""
+    members = client.members(group) if looks else None
+    marks = []
+    for one in watched:
+        partition = one.owned.partition
+        found = client.committed(mark_group(group, partition, one.offset, one.task.holder), partition, stable=True)
+        marks.append(UNKNOWN if isinstance(found, KafkaFailure) else read_mark(one.task, found))
+    return _Seen(marks, None if isinstance(members, KafkaFailure) else members)

@@ -1,0 +1,51 @@
+"""The CPU and memory use of processes, as the kernel counts it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+
+from worker.supervisor.cgroup import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROC = Path("/proc")
+
+
+class Usage(NamedTuple):
+    """The CPU seconds of all threads of a process, and its resident bytes."""
+
+    cpu_seconds: float
+    resident_bytes: int
+
+
+def usage_of(pid: int) -> Usage:
+    """Return the usage of one process; zeros when it has ended."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        return Usage(times.user + times.system, process.memory_info().rss)
+    return Usage(0.0, 0)
+
+
+def cpu_of_tree(pid: int) -> float:
+    """Return the CPU seconds of a process and its subprocesses, including those that have ended and were waited for."""
+    return sum(_cpu_seconds(each) for each in _tree(pid))
+
+
+def _cpu_seconds(pid: int) -> float:
+    with contextlib.suppress(psutil.Error):
+        return sum(psutil.Process(pid).cpu_times()[:4])  # user, system, and both for children that were waited for
+    return 0.0
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """Yield the process and its descendants from the kernel's list. psutil would read the whole of /proc."""
+    yield pid
+    for file in PROC.glob(f"{pid}/task/*/children"):
+        for child in read(file).split():
+            yield from _tree(int(child))

@@ -1,4 +1,4 @@
-"""What can be wrong with a job, for the person who runs it: one clear line and an exit code."""
+"""The errors of a job, for the person who runs it: one clear line and an exit code."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from worker.errors import BrokerError, SettingsError, WorkerError
 
-__all__ = ["BrokerError", "JobError", "SettingsError", "WorkerError", "told"]
+__all__ = ["AuditFailedError", "BrokerError", "JobError", "SettingsError", "WorkerError", "format_error"]
 
-_CUT_OFF = (ConnectionRefusedError, ConnectionResetError)  # what py4j raises where nobody is left to talk to
+_CUT_OFF = (ConnectionRefusedError, ConnectionResetError)  # py4j raises these when the JVM has ended
 _ABORTED = "Job aborted due to stage failure"
-_LONGEST = 500  # characters of a message that comes from Spark
-# The last line of a Python trace from one of Spark's tasks: our own class, and what it says.
+_LONGEST = 500  # characters of a message from Spark
+# The last line of a Python trace from one of Spark's tasks: a class of this project, and its message.
 _IN_TASK = re.compile(r"^(?:pipeline|worker)\.errors\.\w+: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w[\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
@@ -21,11 +21,15 @@ _STATE = re.compile(r" SQLSTATE: \w+\s*$")
 
 
 class JobError(WorkerError):
-    """The job cannot go on: the message says why and what to do."""
+    """The job cannot continue. The message says why, and what to do."""
 
 
-def told(error: Exception) -> list[str] | None:
-    """The lines that say what went wrong; None if it is a fault of this program, whose trace is wanted."""
+class AuditFailedError(Exception):
+    """The audit at the end of a run failed before it reached a verdict. ``__cause__`` is the reason."""
+
+
+def format_error(error: Exception) -> list[str] | None:
+    """Return the lines that describe the error, or None for a bug of this program, which needs a traceback."""
     if isinstance(error, WorkerError):
         return str(error).splitlines()
     if _is(error, "pyspark.errors", "PySparkException"):
@@ -41,13 +45,13 @@ def told(error: Exception) -> list[str] | None:
 
 
 def _is(error: Exception, module: str, name: str) -> bool:
-    """Whether it is of that class, which need not have been imported for that."""
+    """Return whether the error is of that class, without importing the class."""
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(error, kind)
 
 
 def _of_spark(text: str, origin: Any | None) -> str:
-    """The line that matters: our own error in a task, or what a task's Python says, or Spark and the deepest cause."""
+    """Return the line that matters: this project's error, else a task's Python error, else Spark's and its cause."""
     ours = _IN_TASK.findall(text)
     if ours:
         return str(ours[-1])
@@ -56,12 +60,12 @@ def _of_spark(text: str, origin: Any | None) -> str:
         return str(in_python[-1])[:_LONGEST]
     lines = [_first_line(text), _first_line(_deepest(origin))]
     if lines[1] and lines[0].startswith(_ABORTED):
-        del lines[0]  # which task of which stage on which host: nothing that its user can do anything with
+        del lines[0]  # names the task, the stage and the host, which do not help the user
     return ": ".join(dict.fromkeys(line for line in lines if line))[:_LONGEST]
 
 
 def _deepest(origin: Any | None) -> str:
-    """What the last of Java's causes says."""
+    """Return the message of the deepest Java cause."""
     while origin is not None and origin.getCause() is not None:
         origin = origin.getCause()
     return "" if origin is None else str(origin.getMessage() or "")

@@ -1,4 +1,4 @@
-"""What a job shows while it works: a bar on a terminal, JSON lines otherwise. On stderr; results go to stdout."""
+"""The progress of a job on stderr: a bar on a terminal, JSON lines otherwise. Results go to stdout."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from pipeline.settings import ProgressStyle
 
 EVERY = 5.0  # seconds between two JSON lines
-_LOOK_EVERY = 0.5  # seconds between two looks at how much is done
+_LOOK_EVERY = 0.5  # seconds between two readings of the progress
 
 
 class Meter(Protocol):
-    """Shows how much is done."""
+    """A display of progress."""
 
     def show(self, done: int, total: int | None = None, **facts: Any) -> None:
-        """So many are done now. For any thread, and without raising."""
+        """Show that ``done`` are done now. Callable from any thread; raises nothing."""
 
 
 def report(event: str, **facts: Any) -> None:
-    """What came of a command, as a line of JSON on stdout."""
+    """Print the result of a command as a line of JSON on stdout."""
     click.echo(json.dumps({"event": event, **facts}, ensure_ascii=False, default=str))
 
 
 @contextlib.contextmanager
 def meter(style: ProgressStyle, label: str, total: int | None = None) -> Iterator[Meter]:
-    """A meter in the given style; ``auto`` is a bar where stderr is a terminal."""
+    """Yield a meter in the given style. ``auto`` is a bar if stderr is a terminal."""
     if style == "auto":
         style = "bar" if sys.stderr.isatty() else "json"
     if style == "bar":
@@ -91,7 +91,7 @@ class _Silence:
 
 @contextlib.contextmanager
 def watched(shown: Meter, look: Callable[[], int], total: int | None = None) -> Iterator[None]:
-    """Looks now and then, on a thread of its own, how much is done, and shows it. Trouble in there is passed over."""
+    """Call ``look`` at intervals on another thread, and show its result. Errors of ``look`` are ignored."""
     over = threading.Event()
 
     def watch() -> None:
@@ -109,10 +109,10 @@ def watched(shown: Meter, look: Callable[[], int], total: int | None = None) -> 
 
 
 class QueryProgress(StreamingQueryListener):
-    """Shows the batches of a stream: rows so far, rows a second, and how many records are still waiting.
+    """A display of the batches of a stream: rows so far, rows per second, and how many records are waiting.
 
-    Spark calls it on a thread of its own. "Waiting" is up to the last stable offset: an open transaction hides what is
-    behind it.
+    Spark calls it on another thread. The waiting records end at the last stable offset, because an open transaction
+    hides the records behind it.
     """
 
     def __init__(self, shown: Meter) -> None:
@@ -128,7 +128,7 @@ class QueryProgress(StreamingQueryListener):
         progress = event.progress
         self.rows += max(0, progress.numInputRows)
         self.batches += bool(progress.numInputRows)
-        with contextlib.suppress(Exception):  # a listener that raises is silently removed
+        with contextlib.suppress(Exception):  # Spark silently removes a listener that raises
             waiting = sum(int(source.metrics.get("maxOffsetsBehindLatest", 0)) for source in progress.sources)
             rate = round(progress.processedRowsPerSecond or 0)
             self._shown.show(self.rows, self.rows + waiting, batch=progress.batchId, rows_per_second=rate)

@@ -1,4 +1,4 @@
-"""The one place where a Spark session is made."""
+"""Spark sessions: the one of the command line, and one beside the caller's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 import pyspark
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from pipeline.errors import JobError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,30 +24,40 @@ if TYPE_CHECKING:
     from pipeline.settings import TableFormat
 
 ROOT = Path(__file__).parents[1]
-# The connector and Delta must fit the Spark that loads them.
+# The packages must match Spark: its exact version, or its release line.
 _SCALA = "2.13"
+_LINE = ".".join(pyspark.__version__.split(".")[:2])
 _KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_{_SCALA}:{pyspark.__version__}"
-_DELTA = f"io.delta:delta-spark_{_SCALA}:{pyspark.__version__}"
+_PACKAGES = {
+    "parquet": [],
+    "delta": [f"io.delta:delta-spark_{_SCALA}:{_LINE}.0"],
+    "iceberg": [f"org.apache.iceberg:iceberg-spark-runtime-{_LINE}_{_SCALA}:1.10.1"],
+}
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _ROWS_A_TASK = 1_000_000
-_DELTA_JAR = re.compile(r"delta-")
+_FORMAT_JAR = re.compile(r"(delta|iceberg)-")  # prefix of the name of a jar that only one format needs
+_PACKAGES_LINE = re.compile(r"^\s*spark\.jars\.packages[\s=:]+(\S+)", re.MULTILINE)  # in Spark's properties files
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # Rows are handed to Python by the size of their bytes, not only by their number: payloads may be large.
+    # Batches for Python are limited in bytes, too, because payloads may be large.
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # As the format has it today: quicker to read than Spark's old default, and UTC to every other reader.
+    # The current form of Parquet timestamps. It is faster to read than Spark's old default, and UTC for all readers.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A second attempt of a task that sends would only be fenced: a waste.
+    # Two simultaneous attempts of a task that sends would fence each other.
     "spark.speculation": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "true",
 }
-_DELTA_SETTINGS = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+_FORMAT_SETTINGS: dict[str, dict[str, str]] = {
+    "parquet": {},
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
 }
 
 
@@ -55,33 +68,52 @@ def build_session(
     table_format: TableFormat = "parquet",
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session, made on the first call. Without ``master`` spark-submit's counts, or else ``local[*]``.
+    """Return the session; the first call creates it.
 
-    ``options`` are further settings of Spark, for tests. To be called from the main thread, before others are started.
+    Without ``master``, that of spark-submit counts, else ``local[*]``. ``options`` are more Spark settings, for tests.
+    Call it on the main thread, before other threads start.
     """
-    _find_programs()
+    _find_programs(master)
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    settings = {**_SETTINGS, **_quiet(), **_jars(table_format), **(_DELTA_SETTINGS if table_format == "delta" else {})}
+    settings = {
+        **_SETTINGS,
+        **log4j_options(),
+        **_jars(table_format),
+        **_FORMAT_SETTINGS[table_format],
+    }
     for key, value in {**settings, **(options or {})}.items():
         builder = builder.config(key, value)
-    with _elsewhere():
+    with _in_temp_dir():
         return builder.getOrCreate()
 
 
-def divide(spark: SparkSession, rows: int) -> None:
-    """From now on a task of a shuffle gets about a million of so many rows, unless the user has set how many there are.
+def private_session(spark: SparkSession) -> SparkSession:
+    """Return a session beside the caller's, with the settings that the jobs need. The caller's stays as it is."""
+    if is_remote():
+        raise JobError(
+            "the jobs need Spark's classic API, and this is a Spark Connect session: run them on the cluster"
+        )
+    private = spark.newSession()
+    for key, value in _SETTINGS.items():
+        if private.conf.isModifiable(key):
+            private.conf.set(key, value)
+    return private
 
-    Spark makes 200 tasks by default. It joins small ones by itself, but not where the result is kept; measured: half of
-    the time of an audit of 20 M requests.
+
+def set_shuffle_partitions(spark: SparkSession, rows: int) -> None:
+    """Give each task of a later shuffle of ``rows`` rows about a million rows, unless the user has set the number.
+
+    Spark's default is 200 tasks. Spark merges small ones, but not if the result is cached. Measured: this halves the
+    time of an audit of 20 M requests.
     """
     if not spark.sparkContext.getConf().contains(_SHUFFLE):
         spark.conf.set(_SHUFFLE, max(spark.sparkContext.defaultParallelism, -(-rows // _ROWS_A_TASK)))
 
 
-def _quiet() -> dict[str, str]:
-    """What goes wrong is told by the command, in one line; Spark logs each failed task with two traces."""
+def log4j_options() -> dict[str, str]:
+    """Return Log4j options that hide Spark's two traces per failed task. The command reports an error in one line."""
     file = Path(__file__).with_name("log4j2.properties")
     if "SPARK_CONF_DIR" in os.environ or _under_spark_submit():
         return {}
@@ -89,35 +121,46 @@ def _quiet() -> dict[str, str]:
 
 
 def _under_spark_submit() -> bool:
-    """Whether the JVM runs already, with settings of its own."""
+    """Return whether the JVM is already running, with its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _find_programs() -> None:
-    """Spark starts the first ``python3`` and ``java`` of the PATH unless it is told which."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+def _find_programs(master: str | None) -> None:
+    """Set the programs to start. By default, Spark starts the first ``python3`` and ``java`` on the PATH."""
+    if not _under_spark_submit() and (master is None or master.startswith("local")):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # on a cluster, this path may not exist
     java = ROOT / ".runtime/java"
     if "JAVA_HOME" not in os.environ and java.exists():
         os.environ["JAVA_HOME"] = str(java)
 
 
 def _jars(table_format: TableFormat) -> dict[str, str]:
-    """The connector: from the folder that scripts/setup fills, else by its coordinates.
+    """Return the connector and the format's packages: from the folder that scripts/setup fills, else by coordinates.
 
-    Under spark-submit it has to be among that one's ``--packages`` or ``--jars``: the JVM runs already.
+    Under spark-submit they must be among its ``--packages`` or ``--jars``, because the JVM is already running.
     """
     if _under_spark_submit():
         return {}
-    delta = table_format == "delta"
     jars = sorted((ROOT / ".runtime" / f"spark-jars-{pyspark.__version__}").glob("*.jar"))
-    if jars:
-        return {"spark.jars": ",".join(str(jar) for jar in jars if delta or not _DELTA_JAR.match(jar.name))}
-    return {"spark.jars.packages": ",".join([_KAFKA, *([_DELTA] if delta else [])])}
+    site = _site_packages()
+    if not jars:
+        return {"spark.jars.packages": ",".join([_KAFKA, *_PACKAGES[table_format], *site])}
+    kinds = {jar: kind[1] if (kind := _FORMAT_JAR.match(jar.name)) else None for jar in jars}
+    found = {"spark.jars": ",".join(str(jar) for jar, kind in kinds.items() if kind in {None, table_format})}
+    if table_format not in {"parquet", *kinds.values()}:
+        found["spark.jars.packages"] = ",".join([*_PACKAGES[table_format], *site])
+    return found
+
+
+def _site_packages() -> list[str]:
+    """Return the packages in the site's ``spark-defaults.conf``, which our setting would replace."""
+    file = Path(os.environ.get("SPARK_CONF_DIR", os.devnull)) / "spark-defaults.conf"
+    return _PACKAGES_LINE.findall(file.read_text())[-1:] if file.is_file() else []
 
 
 @contextlib.contextmanager
-def _elsewhere() -> Iterator[None]:
-    """The JVM keeps the directory it was started in, and writes ``artifacts/`` there: not where the user stands."""
+def _in_temp_dir() -> Iterator[None]:
+    """Change to a temporary directory: the JVM writes ``artifacts/`` into the directory in which it starts."""
     before = Path.cwd()
     folder = tempfile.mkdtemp(prefix="pipeline-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

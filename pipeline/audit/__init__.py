@@ -1,5 +1,1 @@
-"""``pipeline audit``: whether every planned request has exactly one committed answer."""
-
-from pipeline.audit.job import audit, run
-
-__all__ = ["audit", "run"]
+"""The audit: what was requested, what was answered, and whether the evidence is complete."""

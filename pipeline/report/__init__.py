@@ -1,4 +1,4 @@
-"""The report: one page of HTML that needs nothing else."""
+"""The report: a single HTML page without external files."""
 
 from pipeline.report.html import page
 

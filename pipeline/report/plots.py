@@ -1,4 +1,4 @@
-"""The plots of the report, as PNG. From small tables only; drawn without a display."""
+"""The plots of the report as PNG, from small tables, drawn without a display."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from pipeline.durations import middle
+from pipeline.audit.durations import middle
+from pipeline.audit.workload import DELIVERY, LATENCY, WAIT, WORK
 from pipeline.report.words import duration, shortened
-from pipeline.transforms.workload import DELIVERY, LATENCY, WAIT, WORK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from matplotlib.axes import Axes
 
-    from pipeline.findings import Findings
+    from pipeline.audit.result import AuditResult
 
 COLORS = {
     "OK": "#3f7fb5",
@@ -39,7 +39,7 @@ TITLES = {
     DELIVERY: "Delivery: finished to answered",
 }
 _DAY = 86_400  # seconds
-_WIDTH = 10.0  # inches; the page shows it at the width of its column
+_WIDTH = 10.0  # inches; the page scales it to the width of its column
 _MOST_BARS = 20
 _BINS = 60
 _STYLE: Any = {
@@ -71,24 +71,24 @@ def _figure(height: float, columns: int = 1, rows: int = 1, **more: Any) -> tupl
     return figure, figure.subplots(rows, columns, squeeze=False, **more)
 
 
-def over_time(findings: Findings) -> bytes | None:
-    """Answers a second, by outcome."""
-    if not findings.over_time:
+def over_time(result: AuditResult) -> bytes | None:
+    """Return a plot of answers per second, by outcome."""
+    if not result.over_time:
         return None
     with mpl.rc_context(_STYLE):
         figure, grid = _figure(3.2)
         axes: Axes = grid[0][0]
-        step = findings.step
-        first, last = findings.over_time[0][0], findings.over_time[-1][0]
+        step = result.step
+        first, last = result.over_time[0][0], result.over_time[-1][0]
         begins = [first + step * number for number in range(round((last - first) / step) + 1)]
-        times = [begin / _DAY for begin in [*begins, last + step]]  # days since 1970, which is how matplotlib counts
-        base = [0.0] * len(begins)
-        for outcome in sorted(findings.outcomes, key=_rank):
-            found = {begin: answers / step for begin, name, answers in findings.over_time if name == outcome}
-            top = [below + found.get(begin, 0.0) for below, begin in zip(base, begins, strict=True)]
+        times = [begin / _DAY for begin in [*begins, last + step]]  # days since 1970, the unit of matplotlib
+        floor = [0.0] * len(begins)
+        for outcome in sorted(result.outcomes, key=_rank):
+            found = {begin: answers / step for begin, name, answers in result.over_time if name == outcome}
+            top = [below + found.get(begin, 0.0) for below, begin in zip(floor, begins, strict=True)]
             color = COLORS.get(outcome, OTHER)
-            axes.stairs(top, times, baseline=base, fill=True, color=color, label=outcome)
-            base = top
+            axes.stairs(top, times, baseline=floor, fill=True, color=color, label=outcome)
+            floor = top
         axes.set(ylabel="answers a second", xlabel="time (UTC)", xlim=(times[0], times[-1]), ylim=(0, None))
         locator = AutoDateLocator()  # type: ignore[no-untyped-call]
         axes.xaxis.set_major_locator(locator)
@@ -103,21 +103,21 @@ def _rank(outcome: str) -> int:
     return names.index(outcome) if outcome in names else len(names)
 
 
-def durations(findings: Findings) -> bytes | None:
-    """How long requests took, one panel for each part of their way, with the same axis."""
-    metrics = [metric for metric in (LATENCY, WAIT, WORK) if findings.histograms.get(metric)]
+def durations(result: AuditResult) -> bytes | None:
+    """Return a plot of the durations of requests, one panel for each section, with the same axis."""
+    metrics = [metric for metric in (LATENCY, WAIT, WORK) if result.histograms.get(metric)]
     if not metrics:
         return None
     with mpl.rc_context(_STYLE):
         figure, grid = _figure(1.75 * len(metrics) + 0.4, rows=len(metrics), sharex=True)
         for metric, row in zip(metrics, grid, strict=True):
-            _histogram(row[0], findings.histograms[metric], findings.durations[metric], TITLES[metric])
+            _histogram(row[0], result.histograms[metric], result.durations[metric], TITLES[metric])
         grid[-1][0].set_xlabel("time a request took (logarithmic)")
         return _drawn(figure)
 
 
 def _histogram(axes: Axes, buckets: list[tuple[int, int]], summary: Mapping[str, float], title: str) -> None:
-    # What is shorter than a tenth of a millisecond is drawn at its edge: clocks do not tell more.
+    # Values below a tenth of a millisecond are drawn at its edge: clocks are not more accurate.
     values = [max(middle(number), 1e-4) for number, _ in buckets]
     total = sum(count for _, count in buckets)
     shares = [100 * count / total for _, count in buckets]
@@ -144,9 +144,9 @@ def _histogram(axes: Axes, buckets: list[tuple[int, int]], summary: Mapping[str,
         )
 
 
-def workers(findings: Findings) -> bytes | None:
-    """Seconds of work and of CPU of each worker, the busiest first."""
-    shown = sorted(findings.workers, key=lambda worker: -(worker["work_seconds"] or 0))[:_MOST_BARS]
+def workers(result: AuditResult) -> bytes | None:
+    """Return a plot of each worker's seconds of work and CPU, the busiest first."""
+    shown = sorted(result.workers, key=lambda worker: -(worker["work_seconds"] or 0))[:_MOST_BARS]
     if not shown:
         return None
     with mpl.rc_context(_STYLE):
@@ -158,7 +158,7 @@ def workers(findings: Findings) -> bytes | None:
         axes.set_yticks(places, [shortened(w["worker"] or "(not named)", 32) for w in shown])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        mean = sum(w["work_seconds"] or 0 for w in findings.workers) / len(findings.workers)
+        mean = sum(w["work_seconds"] or 0 for w in result.workers) / len(result.workers)
         axes.axvline(mean, color=COLORS["FAILED"], linewidth=1.5, linestyle="--", label="mean work")
         axes.set_xlabel("seconds")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -166,9 +166,9 @@ def workers(findings: Findings) -> bytes | None:
         return _drawn(figure)
 
 
-def errors(findings: Findings) -> bytes | None:
-    """Failures by outcome and type."""
-    shown = findings.errors[:_MOST_BARS]
+def errors(result: AuditResult) -> bytes | None:
+    """Return a plot of failures by outcome and type."""
+    shown = result.errors[:_MOST_BARS]
     if not shown:
         return None
     with mpl.rc_context(_STYLE):

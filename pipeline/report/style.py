@@ -1,4 +1,4 @@
-"""The page's style. In the page itself, so that it works offline."""
+"""The style sheet of the page. It is embedded, so that the page works offline."""
 
 STYLE = """\
 :root { color-scheme: light; }
@@ -39,6 +39,11 @@ th { border-bottom: 2px solid #8a93a0; overflow-wrap: normal; }
 .numbers th:not(:first-child), .numbers td:not(:first-child) { text-align: right; white-space: nowrap; }
 .list table { font-size: 13px; }
 .list th, .list td { padding: 4px 8px; min-width: 80px; }
+.evidence td:nth-child(2) { white-space: nowrap; }
+.evidence .ok b { color: #1a6a33; }
+.evidence .failed { background: #fdf2d8; }
+.evidence .failed b { color: #855c00; }
+.evidence .not_checked b { color: #5c6673; }
 footer { margin: 30px 0 0; font-size: 14px; color: #5c6673; }
 @media print { img { min-width: 0; } main { max-width: none; padding: 0; } section { break-inside: avoid; } }
 """

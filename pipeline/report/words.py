@@ -1,16 +1,16 @@
-"""Numbers, durations and moments as a person reads them."""
+"""Numbers, durations and times in a form for people."""
 
 from __future__ import annotations
 
 import datetime as dt
 
-_WHOLE = 100  # from here on, what stands behind the point is of no interest
+_WHOLE = 100  # from here on, decimals do not matter
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _UNITS = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (2 * _MINUTE, 1.0, "s"), (2 * _HOUR, 1 / _MINUTE, "min"))
 
 
 def duration(seconds: float) -> str:
-    """``350 ms``, ``4.2 s``, ``17 min``, ``3.5 h``, ``2.1 d``: three figures are enough."""
+    """Return a duration such as ``350 ms``, ``4.2 s``, ``17 min``, ``3.5 h`` or ``2.1 d``, with up to three figures."""
     for below, factor, unit in _UNITS:
         if seconds < below:
             return f"{seconds * factor:.3g} {unit}"
@@ -18,7 +18,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share that says 100 % only of the whole, and 0 % only of nothing."""
+    """Return a share. It is 100 % only for the whole, and 0 % only for nothing."""
     if not whole:
         return ""
     share = 100 * part / whole
@@ -28,17 +28,17 @@ def percent(part: float, whole: float) -> str:
 
 
 def rounded(number: float) -> str:
-    """Three figures, or all those before the point."""
+    """Return the number with three figures, or with all those before the decimal point."""
     return f"{number:,.0f}" if number >= _WHOLE else f"{number:.3g}"
 
 
 def moment(epoch_seconds: float) -> str:
-    """A moment in UTC, to the second."""
+    """Return a time in UTC, to the second."""
     return dt.datetime.fromtimestamp(epoch_seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def shortened(text: str, length: int) -> str:
-    """A text of at most so many characters, with its beginning and its end."""
+    """Return a text of at most that length, with its beginning and its end."""
     if len(text) <= length:
         return text
     head = (length - 1) // 2

@@ -1,0 +1,132 @@
+"""``pipeline run``: submit, follow the answers, write the tables, and audit, in one session.
+
+The same command continues after a kill at any point, because each of its steps does.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipeline.audit.attribution import of_run
+from pipeline.audit.backlog import backlog
+from pipeline.errors import AuditFailedError, BrokerError
+from pipeline.jobs.answers import AnswerTables, answers
+from pipeline.jobs.audit import audit
+from pipeline.jobs.collect import collect
+from pipeline.jobs.submit import Submitted, submit
+from pipeline.lake.bronze import Bronze
+from pipeline.progress import meter
+from pipeline.settings import AnswersSettings, AuditSettings, CollectSettings, SubmitSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pyspark.sql import SparkSession
+
+    from pipeline.audit.result import AuditResult
+    from pipeline.progress import Meter
+    from pipeline.settings import RunSettings
+
+_TRIGGER = 1.0  # seconds between batches, short because the answers are watched
+_WAIT = 60.0  # seconds to wait for open transactions before the audit
+
+
+class RunResult(NamedTuple):
+    """The results of the steps. ``answers`` and ``audit`` are None if the run was stopped before all answers came."""
+
+    submitted: Submitted
+    answered: int
+    answers: AnswerTables | None
+    audit: AuditResult | None
+
+
+def run(spark: SparkSession, settings: RunSettings, stop: Callable[[], bool] = lambda: False) -> RunResult:
+    """Run the job to its verdict, or until ``stop()`` is true while it follows the answers.
+
+    After ``timeout`` seconds it audits even if answers are missing. Raise JobError and BrokerError as the steps do, and
+    AuditFailedError if the audit fails.
+    """
+    common: dict[str, Any] = {
+        name: getattr(settings, name) for name in ("job", "lake", "table_format", "files", "master", "progress")
+    }
+    sending = {name: getattr(settings, name) for name in ("source", "semantics", "chunk", "rate", "new_run")}
+    submitted = submit(spark, SubmitSettings(kafka=settings.kafka, **common, **sending))
+    answered = _follow(spark, settings, common, submitted, stop)
+    if stop():
+        return RunResult(submitted, answered, None, None)
+    judging = AuditSettings(kafka=settings.kafka, html=True, out=settings.out, **common)
+    _collect_the_rest(spark, judging, common)
+    tables = answers(spark, AnswersSettings(kafka=settings.kafka, **common))
+    try:
+        return RunResult(submitted, answered, tables, audit(spark, judging))
+    except BrokerError:
+        raise
+    except Exception as error:
+        raise AuditFailedError from error
+
+
+class _Answered:
+    """The number of answers to the run. Duplicates count, because only the audit tells them apart."""
+
+    def __init__(self, shown: Meter, planned: int, recount: Callable[[], int]) -> None:
+        self._shown = shown
+        self._planned = planned
+        self._recount = recount
+        self.count = 0
+        self.add(None)
+
+    def add(self, answers_of_run: int | None) -> None:
+        """Count more answers. None: another job has stored some, so count them in the table."""
+        self.count = self._recount() if answers_of_run is None else self.count + answers_of_run
+        self._shown.show(min(self.count, self._planned), self._planned)
+
+    @property
+    def complete(self) -> bool:
+        return self.count >= self._planned
+
+
+def _follow(
+    spark: SparkSession,
+    settings: RunSettings,
+    common: dict[str, Any],
+    submitted: Submitted,
+    stop: Callable[[], bool],
+) -> int:
+    """Collect until there are as many answers as requests. Return the number of answers."""
+    end = None if settings.timeout is None else time.monotonic() + settings.timeout
+    collecting = CollectSettings(
+        kafka=settings.kafka, available_now=False, follow=True, trigger=_TRIGGER, **{**common, "progress": "off"}
+    )
+    with meter(settings.progress, f"answers {settings.job}", submitted.planned) as shown:
+        recount = functools.partial(_collected, spark, collecting, submitted.run)
+        answered = _Answered(shown, submitted.planned, recount)
+
+        def over() -> bool:
+            late = end is not None and time.monotonic() > end
+            return stop() or answered.complete or late
+
+        if not answered.complete:
+            collect(spark, collecting, over, answered.add, submitted.run)
+    return answered.count
+
+
+def _collect_the_rest(spark: SparkSession, settings: AuditSettings, common: dict[str, Any]) -> None:
+    """Collect what was committed with the last answers, such as dead letters. Wait for open transactions."""
+    end, bronze = time.monotonic() + _WAIT, Bronze(spark, settings)
+    while not (found := backlog(settings, bronze)).settled and time.monotonic() < end:
+        if found.uncollected:
+            rest = CollectSettings(
+                kafka=settings.kafka, available_now=True, follow=False, **{**common, "progress": "off"}
+            )
+            collect(spark, rest)
+        else:
+            time.sleep(_TRIGGER)
+
+
+def _collected(spark: SparkSession, settings: CollectSettings, run_id: str) -> int:
+    """Return the number of answers to the run that an earlier call has collected."""
+    table = Bronze(spark, settings).read()
+    return table.where(of_run(settings.job, run_id)).count()

@@ -1,0 +1,1 @@
+"""The tables of the lake: their schemas, their files, and how they are written."""

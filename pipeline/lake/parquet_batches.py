@@ -1,0 +1,120 @@
+"""Bronze as plain Parquet on a local disk or HDFS. Each batch is a folder.
+
+The folder is ``query=<id>/batch=<number>``, and a repeated batch overwrites it. The id is that of a checkpoint's query,
+so two checkpoints never write to the same folder. Compaction adds further queries, each with a list of the folders
+that it replaces.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F  # noqa: N812 - its customary name
+
+from pipeline.lake.files import Files
+from pipeline.lake.schemas import BRONZE
+from pipeline.lake.tables import READING, WRITING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.lake.checkpoint import Positions
+
+COMPACT = "compact-"  # prefix of the name of a query that compaction made
+REPLACES = "_replaces.json"
+_DONE = "_SUCCESS"
+
+
+class Part(NamedTuple):
+    """A complete folder of the table."""
+
+    query: str
+    batch: int
+    uri: str
+
+    @property
+    def name(self) -> str:
+        """Return the path within the table."""
+        return f"query={self.query}/batch={self.batch}"
+
+
+class ParquetBatches:
+    """The table in a folder."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self.path = path
+        self.files = Files(spark)
+        self._ends: Positions = {}
+        self._seen: set[str] = set()  # folders already counted in _ends
+
+    def parts(self) -> list[Part]:
+        """Return the folders that make up the table."""
+        while True:
+            gone = self._replaced()
+            found = [_part(uri) for uri in self.files.glob(f"{self.path}/query=*/batch=*/{_DONE}")]
+            compacted = {part.query for part in found if part.query.startswith(COMPACT)}
+            # Otherwise a compaction was published between the two listings, and rows would appear twice or not at all.
+            if compacted <= gone.keys():
+                names = set().union(*gone.values())
+                return sorted(part for part in found if part.name not in names)
+
+    def compactions(self) -> int:
+        """Return the number of compactions whose folders are part of the table."""
+        return len({part.query for part in self.parts() if part.query.startswith(COMPACT)})
+
+    def replaced(self) -> list[str]:
+        """Return the folders that compaction has replaced but not removed yet."""
+        names = set().union(*self._replaced().values())
+        folders = [_part(f"{uri}/{_DONE}") for uri in self.files.glob(f"{self.path}/query=*/batch=*")]
+        return [part.uri for part in folders if part.name in names]
+
+    def _replaced(self) -> dict[str, list[str]]:
+        """Return the names of the folders that each compaction query replaces."""
+        lists = [self.files.read_json(uri) for uri in self.files.glob(f"{self.path}/query={COMPACT}*/{REPLACES}")]
+        return {entry["query"]: entry["replaces"] for entry in lists}
+
+    def unfinished(self) -> list[tuple[str, str]]:
+        """Return the folders that killed writers left, with their queries. The pipeline's readers skip them."""
+        complete = set(self.files.glob(f"{self.path}/query=*/batch=*/{_DONE}"))
+        folders = [_part(f"{uri}/{_DONE}") for uri in self.files.glob(f"{self.path}/query=*/batch=*")]
+        return [(part.query, part.uri) for part in folders if f"{part.uri}/{_DONE}" not in complete]
+
+    def exists(self) -> bool:
+        """Return whether anything was collected."""
+        return bool(self.parts())
+
+    def rows(self) -> DataFrame:
+        """Return all rows."""
+        return self._read([part.uri for part in self.parts()])
+
+    def ends(self) -> Positions:
+        """Return the end of the table, by topic and partition. A second call reads only new folders."""
+        new = [part.uri for part in self.parts() if part.uri not in self._seen]
+        if new:
+            for topic, partitions in ends_of(self._read(new)).items():
+                known = self._ends.setdefault(topic, {})
+                known.update({p: max(end, known.get(p, 0)) for p, end in partitions.items()})
+            self._seen.update(new)
+        return self._ends
+
+    def write(self, rows: DataFrame, query: str, batch: int) -> None:
+        """Write a batch in place of an earlier attempt at it."""
+        rows.write.options(**WRITING).mode("overwrite").parquet(f"{self.path}/query={query}/batch={batch}")
+
+    def _read(self, uris: list[str]) -> DataFrame:
+        return self._spark.read.schema(BRONZE).options(**READING).parquet(*uris)
+
+
+def ends_of(table: DataFrame) -> Positions:
+    """Return the offset behind the last record of each partition in a table."""
+    ends: Positions = {}
+    for row in table.groupBy("topic", "partition").agg(F.max("offset").alias("last")).collect():
+        ends.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
+    return ends
+
+
+def _part(uri: str) -> Part:
+    folder = uri.rpartition("/")[0]
+    _, query, batch = folder.rsplit("/", 2)
+    return Part(query.removeprefix("query="), int(batch.removeprefix("batch=")), folder)

@@ -1,1 +1,0 @@
-"""From DataFrame to DataFrame, without input or output: what the jobs compute."""

@@ -1,6 +1,6 @@
-"""One task from a request's bytes to its answer's: what peers do that read the worker's own messages.
+"""One task, from the bytes of a request to the bytes of its answer, for peers that read the worker's messages.
 
-Imports nothing but the messages, because it runs in the environments of peers as well.
+It imports only the messages, because it also runs in the environments of peers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def answer_to(
     handler: Callable[[Request, object], None], value: bytes, topic: str, partition: int, offset: int
 ) -> bytes:
-    """Run the handler and tell about it as the worker does."""
+    """Run the handler and return the answer that the worker would give."""
     request = Request.FromString(value)
     answer = Response(sequence=request.sequence, isprocessed=True, outcome=OK, worker=str(os.getpid()))
     answer.origin.topic, answer.origin.partition, answer.origin.offset = topic, partition, offset

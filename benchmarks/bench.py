@@ -1,4 +1,4 @@
-"""What every workload is given: the broker, fresh places to work in, and how much there is to do."""
+"""The common resources of the workloads: the broker, new endpoints, and the amount of work."""
 
 from __future__ import annotations
 
@@ -11,52 +11,62 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import psutil
 
-from benchmarks.contest import Load
+from benchmarks.broker import PARTITIONS
+from benchmarks.endpoint import Endpoint, round_robin
 from benchmarks.environments import Environments
+from benchmarks.failure import Failure
+from benchmarks.rabbit_server import RabbitServer
 from benchmarks.redis_server import RedisServer
-from benchmarks.report import Trouble
-from benchmarks.traffic import Place, fill, in_turn
+from benchmarks.runs import Load
+from benchmarks.traffic import fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from benchmarks.broker import Broker
-    from benchmarks.traffic import Deal
+    from benchmarks.endpoint import Partitioner
+    from benchmarks.other_engine import OtherEngine
 
 
 class Scale(NamedTuple):
-    """How much each workload does."""
+    """The amount of work of each workload."""
 
     repetitions: int
-    of_peers: int  # repetitions of a workload that all peers take part in
-    backlog: int  # empty tasks that wait
-    empty_tasks: int  # of those, fewer, so that no process ever runs out of them
-    spin_seconds: float  # of tasks for each process, in each of the sizes
-    uneven_seconds: float  # of all tasks together, where their lengths differ
-    payloads: int  # requests of 100 B, fewer of the larger ones
+    backlog: int  # empty tasks that wait at the start
+    empty_tasks: int  # part of the backlog that is counted, so that no process ever runs out of tasks
+    spin_seconds: float  # seconds of tasks for each process, in each of the sizes
+    uneven_seconds: float  # seconds of all tasks together, if their lengths differ
+    payloads: int  # requests of 100 B; fewer of the larger ones
     round_trips: int  # in each repetition
-    backlog_seconds: float  # to look at the memory
-    starts: int
-    everywhere: bool  # peers take part in all workloads, not only in that of empty tasks
-    fetch: bool  # peers that are not there yet
+    backlog_seconds: float  # seconds in which the memory is watched
+    long_task: float  # seconds of the long task before the short ones
+    crashes: int  # of each kind, in each repetition
+    peers: bool  # whether peers take part in all workloads instead of only that of empty tasks
+    fetch: bool  # whether missing peers may be downloaded
 
 
-QUICK = Scale(1, 1, 300_000, 120_000, 1.5, 4, 20_000, 100, 2, 2, everywhere=False, fetch=False)
-FULL = Scale(4, 2, 1_000_000, 600_000, 5, 16, 100_000, 400, 8, 3, everywhere=True, fetch=True)
-BACKLOG_TASK = "0.1"  # what ``handlers.spin`` makes of a request of the backlog: seconds
+QUICK = Scale(1, 300_000, 120_000, 1.5, 4, 20_000, 100, 2, 3, 1, peers=False, fetch=False)
+# Six repetitions are the fewest whose minimum and maximum enclose the median with 95 % confidence.
+FULL = Scale(6, 1_000_000, 600_000, 5, 16, 100_000, 1_000, 8, 20, 2, peers=True, fetch=True)
+# For the headline ratios: as many repetitions, less work in each, and only the peer that has a goal.
+HEADLINE = FULL._replace(backlog=400_000, empty_tasks=300_000, spin_seconds=4, round_trips=200, peers=False)
+BACKLOG_TASK = "0.1"  # the payload of the backlog: seconds for ``handlers.spin``
 
 
 class Bench:
-    """The broker, the scale, and names that nobody has used before. ``say`` shows a line of progress.
+    """The broker, the scale, and unused names. ``echo`` prints a line of progress.
 
-    Use it as a context: whatever it started for the workloads ends with it.
+    Use it as a context manager. It ends everything that it started for the workloads.
     """
 
-    def __init__(self, broker: Broker, scale: Scale, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, broker: Broker, scale: Scale, echo: Callable[[str], None], other_engine: OtherEngine | None = None
+    ) -> None:
         self.broker = broker
         self.scale = scale
-        self.say = say
-        self.troubles: list[Trouble] = []
+        self.echo = echo
+        self.other_engine = other_engine
+        self.failures: list[Failure] = []
         self.environments = Environments(fetch=scale.fetch)
         self._numbers = itertools.count(1)
         self._waiting: dict[Load, str] = {}
@@ -70,57 +80,71 @@ class Bench:
 
     @functools.cached_property
     def redis(self) -> RedisServer:
-        """One server for all, started when it is first asked for."""
+        """Return the Redis server of all workloads, started on first use."""
         return self._started.enter_context(RedisServer(self.environments))
 
-    def others(self) -> float:
-        """CPU seconds that the machine has spent on anything but this suite; only a difference of two looks tells.
+    @functools.cached_property
+    def rabbit(self) -> RabbitServer:
+        """Return the RabbitMQ server of all workloads, started on first use."""
+        return self._started.enter_context(RabbitServer(self.environments))
 
-        Programs count as the suite's once they have ended, so look when none runs.
+    def other_cpu_seconds(self) -> float:
+        """Return the CPU seconds of all processes outside this suite. Only differences of two calls are meaningful.
+
+        Programs count as the suite's only after their end, so call it while none runs.
         """
         spent = psutil.cpu_times()
         used = spent.user + spent.nice + spent.system + spent.irq + spent.softirq + spent.steal
         for whom in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-            own = resource.getrusage(whom)
-            used -= own.ru_utime + own.ru_stime
-        redis = self.redis.cpu_seconds() if "redis" in self.__dict__ else 0.0
-        return used - self.broker.cpu_seconds() - redis
+            ours = resource.getrusage(whom)
+            used -= ours.ru_utime + ours.ru_stime
+        servers: list[float] = [
+            self.__dict__[name].cpu_seconds() for name in ("redis", "rabbit") if name in self.__dict__
+        ]
+        return used - self.broker.cpu_seconds() - sum(servers)
 
-    def trouble(self, workload: str, program: str, error: Exception) -> None:
-        """Remember why something has no figures."""
-        self.troubles.append(Trouble(workload, program, error))
-        self.say(f"not measured: {self.troubles[-1]}")
+    def report_failure(self, workload: str, program: str, error: Exception) -> None:
+        """Keep the reason why a program or workload has no figures."""
+        self.failures.append(Failure(workload, program, error))
+        self.echo(f"not measured: {self.failures[-1]}")
 
-    def topic(self, kind: str) -> str:
-        """A new, empty topic."""
+    def topic(self, kind: str, partitions: int = PARTITIONS) -> str:
+        """Return a new, empty topic."""
         name = f"{kind}-{next(self._numbers)}"
-        self.broker.create(name)
+        self.broker.create(name, partitions)
         return name
 
-    def place(self, request_topic: str | None = None) -> Place:
-        """A new group and a new ack topic, and a new request topic unless one is given."""
+    def state_topic(self) -> str:
+        """Return a new, empty topic for the states of long tasks."""
+        name = f"states-{next(self._numbers)}"
+        self.broker.create(name, 1, {"cleanup.policy": "compact"})
+        return name
+
+    def endpoint(self, request_topic: str | None = None, partitions: int = PARTITIONS) -> Endpoint:
+        """Return an endpoint with a new group, a new ack topic and, unless one is given, a new request topic."""
         group = f"group-{next(self._numbers)}"
-        return Place(self.broker.address, request_topic or self.topic("requests"), self.topic("answers"), group)
+        requests = request_topic or self.topic("requests", partitions)
+        return Endpoint(self.broker.address, requests, self.topic("answers"), group, partitions)
 
     @property
     def backlog(self) -> str:
-        """The topic with the requests of the backlog."""
+        """Return the topic with the requests of the backlog."""
         return self.waiting(self.load)
 
     @property
     def load(self) -> Load:
-        """The backlog, as what waits before a program starts."""
+        """Return the requests of the backlog."""
         return Load(BACKLOG_TASK, self.scale.backlog)
 
     def waiting(self, load: Load) -> str:
-        """A topic with these requests, for all: reading takes nothing out."""
+        """Return a topic with these requests, shared by all programs."""
         if load not in self._waiting:
             topic, begin = self.topic("requests"), time.perf_counter()
             self.fill(topic, itertools.repeat(load.payload, load.waiting))
-            self.say(f"{load.waiting:,} requests produced in {time.perf_counter() - begin:.1f} s")
+            self.echo(f"{load.waiting:,} requests produced in {time.perf_counter() - begin:.1f} s")
             self._waiting[load] = topic
         return self._waiting[load]
 
-    def fill(self, topic: str, payloads: Iterable[str], deal: Deal = in_turn) -> None:
+    def fill(self, topic: str, payloads: Iterable[str], partitioner: Partitioner = round_robin) -> None:
         """Produce requests."""
-        fill(self.broker.address, topic, payloads, deal)
+        fill(self.broker.address, topic, payloads, partitioner)

@@ -1,4 +1,4 @@
-"""A broker of the suite's own, with topics that come and go. Everything of it is in a temporary folder."""
+"""The suite's broker, with all its files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,31 +18,36 @@ from confluent_kafka import admin
 from worker.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).parents[1]
 PARTITIONS = 4  # two for each of two processes
 _SCRIPT = ROOT / "scripts/kafka"
-# Waits until its standard input is closed, by us or, whatever ends us, by the kernel; then the broker goes.
+# Waits until its standard input is closed, by the suite or by the kernel at the suite's end, and then stops the broker.
 _KEEP = 'read -r _ || true; "$0" down --purge; rm -rf -- "$1"'
-_PORTS = range(20000, 32000)  # below those that the kernel gives to outgoing connections
+_PORTS = range(20000, 32000)  # below the range of outgoing connections
 _BATCH_HEAD = struct.Struct(">qi")  # of a record batch in a log file: base offset, length of what follows
 
 
 class Broker:
-    """One-node Kafka from ``scripts/kafka`` on a free port, gone when the context is left."""
+    """One-node Kafka from ``scripts/kafka`` on a free port, as a context manager. ``properties`` come last."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self._properties = ";".join(f"{key}={value}" for key, value in (properties or {}).items())
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="bench-kafka-"))
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA_DIR": str(self._folder)}
+        if self._properties:
+            environment["KAFKA_BROKER_PROPERTIES"] = self._properties
         self._keeper = subprocess.Popen(
             ["/bin/sh", "-c", _KEEP, _SCRIPT, self._folder],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # a Ctrl-C on the terminal is not for it
+            start_new_session=True,  # a Ctrl-C on the terminal must not reach it
         )
         try:
             subprocess.run([_SCRIPT, "up"], env=environment, check=True, stdout=subprocess.DEVNULL)
@@ -61,36 +66,36 @@ class Broker:
 
     @property
     def version(self) -> str:
-        """As its jars say."""
+        """Return the version, from the names of its jars."""
         found = re.search(r"kafka-(\d[\d.]*\d)/", " ".join(self.process.cmdline()))
         return found[1] if found else "?"
 
     def cpu_seconds(self) -> float:
-        """What the broker has used so far."""
+        """Return the CPU seconds of the broker so far."""
         times = self.process.cpu_times()
         return times.user + times.system
 
     # -- topics
 
-    def create(self, topic: str) -> None:
-        """A topic with ``PARTITIONS`` partitions."""
-        self._cluster.create(topic, PARTITIONS)
+    def create(self, topic: str, partitions: int = PARTITIONS, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic."""
+        self._cluster.create(topic, partitions, config)
 
     def delete(self, *topics: str) -> None:
-        """Make room on the disk. Nobody waits for it."""
+        """Delete topics to free the disk, without waiting."""
         self._admin.delete_topics(list(topics))
 
     def records(self, topic: str) -> int:
-        """How many records were ever written to a topic, transaction markers included."""
-        partitions = self._cluster.find(topic) or []  # __consumer_offsets comes with the first group
+        """Return how many records were ever written to a topic, transaction markers included."""
+        partitions = self._cluster.find(topic) or []  # __consumer_offsets is created with the first group
         return sum(span.end for span in self._cluster.spans(partitions).values())
 
     def batches(self, topic: str) -> int:
-        """How many record batches the log files of a topic have: a produce request brings one per partition."""
+        """Return the number of record batches in a topic's log files. A produce request adds one per partition."""
         return sum(_count_batches(file) for file in self._logs(topic))
 
     def size(self, topic: str) -> int:
-        """Bytes of all records of a topic, as they are in the log and on the wire."""
+        """Return the bytes of all records of a topic, which are the same in the log and on the wire."""
         return sum(file.stat().st_size for file in self._logs(topic))
 
     def _logs(self, topic: str) -> Iterator[Path]:

@@ -1,6 +1,6 @@
-"""What peers need that this project does not: made under ``.runtime/peers`` on first use, each apart from the others.
+"""The environments of the peers, created under ``.runtime/peers`` on first use.
 
-Deleting that folder is always right. Whatever cannot be had raises MissingError with the reason.
+The folder can be deleted at any time. A failed installation raises MissingError with the reason.
 """
 
 from __future__ import annotations
@@ -20,39 +20,48 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 FOLDER = ROOT / ".runtime/peers"
+HIREDIS = "hiredis==3.5.0"  # the parser in C that the documentation of redis-py recommends
 PYTHON_PEERS = {
     "arroyo": ("sentry-arroyo==2.48.0", f"protobuf=={version('protobuf')}"),
-    "celery": ("celery[redis]==5.7.0",),
-    "dramatiq": ("dramatiq[redis]==2.2.1",),
+    "celery": ("celery[redis]==5.7.0", HIREDIS),
+    "dramatiq": ("dramatiq[redis]==2.2.1", HIREDIS),
 }
 JARS = (
     ("io.confluent.parallelconsumer", "parallel-consumer-core", "0.5.3.3"),
     ("com.google.protobuf", "protobuf-java", "4.35.0"),
 )
 REDIS_PACKAGES = ("redis-tools", "redis-server", "libatomic1", "libjemalloc2", "liblzf1", "liblua5.1-0")
-_SOURCE = ROOT / "benchmarks/foreign/ParallelPeer.java"
+RABBITMQ_PACKAGES = (
+    "rabbitmq-server",
+    *("libsctp1", "erlang-base", "erlang-asn1", "erlang-crypto", "erlang-eldap", "erlang-ftp", "erlang-inets"),
+    *("erlang-mnesia", "erlang-os-mon", "erlang-parsetools", "erlang-public-key", "erlang-runtime-tools"),
+    *("erlang-snmp", "erlang-ssl", "erlang-syntax-tools", "erlang-tftp", "erlang-tools", "erlang-xmerl"),
+)
+_FOREIGN = ROOT / "benchmarks/foreign"
+_PARALLEL = (_FOREIGN / "ParallelPeer.java", _FOREIGN / "Answering.java")
+_SHARE = (_FOREIGN / "SharePeer.java", _FOREIGN / "Answering.java")
 _SECONDS = 600.0  # for one download or compilation
 
 
 class MissingError(Exception):
-    """A peer cannot be had here."""
+    """A peer cannot be installed here."""
 
 
 class Environments:
-    """``fetch``: whether what is missing may be downloaded."""
+    """The installed peers. ``fetch`` allows the download of missing ones."""
 
     def __init__(self, *, fetch: bool) -> None:
         self._fetch = fetch
         self._failed: dict[str, MissingError] = {}
 
     def python(self, name: str) -> Path:
-        """The interpreter of a Python peer."""
+        """Return the interpreter of a Python peer."""
         folder = self._made(name, " ".join(PYTHON_PEERS[name]), lambda folder: _virtual(folder, PYTHON_PEERS[name]))
         return folder / "bin/python"
 
     @functools.cache  # noqa: B019 - lives as long as the suite
     def versions(self, name: str) -> str:
-        """The peer and what it stands on, as installed."""
+        """Return the installed versions of the peer and its dependencies."""
         code = (
             "from importlib.metadata import distributions as d; "
             "print(', '.join(sorted({f'{x.name} {x.version}' for x in d()} )))"
@@ -62,27 +71,38 @@ class Environments:
         return ", ".join(one for one in everything if not one.startswith(tools))
 
     def classpath(self) -> str:
-        """Of the Java peer, compiled."""
-        wanted = " ".join(":".join(jar) for jar in JARS) + _SOURCE.read_text(encoding="utf-8")
+        """Return the class path of parallel-consumer with the suite's tasks."""
+        wanted = " ".join(":".join(jar) for jar in JARS) + _text(_PARALLEL)
         folder = self._made("parallel-consumer", wanted, _jars)
         return f"{folder}/classes:{folder}/jars/*"
 
+    def share_classpath(self) -> str:
+        """Return the class path of the share consumers with the suite's tasks: the broker's client and a peer's jar."""
+        self.classpath()  # provides that jar
+        jars = [*map(str, FOLDER.glob("parallel-consumer/jars/protobuf-java-*.jar")), f"{_kafka_jars()}/*"]
+        folder = self._made("share-group", _text(_SHARE), lambda folder: _compile(folder, ":".join(jars), _SHARE))
+        return ":".join([f"{folder}/classes", *jars])
+
     def redis(self) -> tuple[list[str], dict[str, str]]:
-        """The command of a Redis server and the variables it needs: the machine's, or Debian's, unpacked."""
+        """Return the command of a Redis server and its variables: the machine's own server, or Debian's."""
         if found := shutil.which("redis-server"):
             return [found], {}
-        folder = self._made("redis", " ".join(REDIS_PACKAGES), _debian)
+        folder = self._made("redis", " ".join(REDIS_PACKAGES), lambda folder: _debian(folder, REDIS_PACKAGES))
         libraries = {str(library.parent) for library in folder.glob("usr/lib/**/*.so*")}
         return [str(folder / "usr/bin/redis-server")], {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
 
+    def rabbitmq(self) -> Path:
+        """Return the root under which Debian's RabbitMQ and Erlang are unpacked."""
+        return self._made("rabbitmq", " ".join(RABBITMQ_PACKAGES), _rabbitmq)
+
     def _made(self, name: str, wanted: str, make: Callable[[Path], None]) -> Path:
-        """The folder of that name, made anew unless it was finished for just what is wanted."""
+        """Return the folder of that name. Create it again unless it was completed for exactly these versions."""
         folder, stamp = FOLDER / name, FOLDER / f"{name}.made"
         if folder.is_dir() and stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
             return folder
         if not self._fetch:
             raise MissingError("not fetched yet: the full form does that")
-        if name in self._failed:  # what failed once is not tried again in this run
+        if name in self._failed:  # a failed one is not tried again in this run
             raise self._failed[name]
         stamp.unlink(missing_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
@@ -97,7 +117,7 @@ class Environments:
 
 
 def _run(command: Sequence[str], folder: Path | None = None) -> str:
-    """What a command prints. MissingError with its last line if it fails or is not there."""
+    """Return the output of a command. Raise MissingError with its last line if it fails or does not exist."""
     try:
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=_SECONDS)
     except FileNotFoundError:
@@ -105,7 +125,7 @@ def _run(command: Sequence[str], folder: Path | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise MissingError(f"{Path(command[0]).name} did not end within {_SECONDS:.0f} s") from None
     except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip() or error.stdout.strip() or "it said nothing").splitlines()[-1]
+        last = (error.stderr.strip() or error.stdout.strip() or "no output").splitlines()[-1]
         raise MissingError(f"{Path(command[0]).name} failed: {last[:200]}") from None
     return done.stdout
 
@@ -116,12 +136,12 @@ def _virtual(folder: Path, packages: Sequence[str]) -> None:
 
 
 def _jars(folder: Path) -> None:
-    """By the Ivy that pyspark carries, as scripts/setup does it; then the compiler."""
+    """Download with the Ivy of pyspark, as scripts/setup does, and compile."""
     java = str(ROOT / ".runtime/java/bin/java")
     ivy = next(Path(sys.prefix).glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"), None)
     if ivy is None:
-        raise MissingError("Ivy, which pyspark carries, is not there: run scripts/setup")
-    compiler = _compiler()
+        raise MissingError("Ivy, which comes with pyspark, is missing: run scripts/setup")
+    _compiler()
     for organisation, module, revision in JARS:
         _run(
             [
@@ -133,21 +153,45 @@ def _jars(folder: Path) -> None:
         if not list(folder.glob(f"jars/{module}-*.jar")):
             raise MissingError(f"{module} {revision} could not be downloaded")
     shutil.rmtree(folder / "ivy", ignore_errors=True)
-    _run([compiler, "-d", str(folder / "classes"), "-cp", f"{folder}/jars/*", str(_SOURCE)])
+    _compile(folder, f"{folder}/jars/*", _PARALLEL)
+
+
+def _kafka_jars() -> Path:
+    """Return the folder of the broker's jars."""
+    found = sorted(ROOT.glob(".runtime/kafka-*/kafka-clients-*.jar"))
+    if not found:
+        raise MissingError("the broker's jars are missing: run scripts/setup")
+    return found[-1].parent
+
+
+def _compile(folder: Path, classpath: str, sources: Sequence[Path]) -> None:
+    _run([_compiler(), "-d", str(folder / "classes"), "-cp", classpath, *map(str, sources)])
+
+
+def _text(sources: Sequence[Path]) -> str:
+    return "".join(source.read_text(encoding="utf-8") for source in sources)
 
 
 def _compiler() -> str:
-    """A JDK's javac: the one beside the Java that is used, or on the PATH."""
-    beside = ROOT / ".runtime/java/bin/javac"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("javac")
+    """Return a javac: the one beside the Java in use, or the one on the PATH."""
+    bundled = ROOT / ".runtime/java/bin/javac"
+    found = str(bundled) if os.access(bundled, os.X_OK) else shutil.which("javac")
     if found is None:
         raise MissingError("there is no javac: install a JDK from 17 to 23")
     return found
 
 
-def _debian(folder: Path) -> None:
-    """Debian's packages, unpacked and not installed: that needs no rights."""
-    _run(["apt-get", "download", *REDIS_PACKAGES], folder)
+def _rabbitmq(folder: Path) -> None:
+    """Unpack Debian's packages. Erlang's start script contains the path of a normal installation."""
+    _debian(folder, RABBITMQ_PACKAGES)
+    start = folder / "usr/lib/erlang/bin/erl"
+    text = start.read_text(encoding="utf-8").replace("ROOTDIR=/usr/lib/erlang", f"ROOTDIR='{folder}/usr/lib/erlang'")
+    start.write_text(text, encoding="utf-8")
+
+
+def _debian(folder: Path, packages: Sequence[str]) -> None:
+    """Unpack Debian's packages without installing them, which requires no special rights."""
+    _run(["apt-get", "download", *packages], folder)
     for package in folder.glob("*.deb"):
         _run(["dpkg-deb", "-x", str(package), str(folder)])
         package.unlink()

@@ -1,8 +1,9 @@
-"""Numbers out of measurements: quantiles, rates, efficiency, pairs. Pure: values in, values out."""
+"""Figures from measurements: quantiles, intervals, rates, efficiency, ratios. Pure."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 TIMES = "\N{MULTIPLICATION SIGN}"  # the unit of a ratio
-EDGE = 0.1  # of the answers at each end: programs begin and end unevenly, what is between is steady
+EDGE = 0.1  # share of the answers at each end that does not count, because programs start and stop unevenly
+BEYOND = 10  # samples that must lie beyond a quantile
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured quantity: a value per repetition. ``goal`` names the number of DESIGN.md it answers to."""
+    """One measured quantity, with a value per repetition. ``goal`` is the name of its goal, if it has one."""
 
     workload: str
     quantity: str
@@ -32,12 +35,17 @@ class Figure:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the greatest value."""
+        """Return the least and the greatest value."""
         return min(self.values), max(self.values)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Return a confidence interval of the median, or None if there are too few values for one."""
+        return median_interval(self.values)
 
 
 class Sample(NamedTuple):
-    """How far a program was at one moment. CPU seconds are sums since the start of the processes."""
+    """The progress of a program at one time. CPU seconds count from the start of its processes."""
 
     at: float
     answers: int
@@ -46,7 +54,7 @@ class Sample(NamedTuple):
 
 
 class Steady(NamedTuple):
-    """What a program did in the middle of its run."""
+    """The figures of the middle of a run."""
 
     per_second: float
     cpu_per_answer: float
@@ -54,7 +62,7 @@ class Steady(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One task as its answer tells it, in seconds since the epoch."""
+    """One task as its answer reports it, in seconds since the epoch."""
 
     worker: str
     started: float
@@ -63,10 +71,10 @@ class Span(NamedTuple):
 
 
 class Efficiency(NamedTuple):
-    """How much of its processes' time a replica spent in tasks, of 1.
+    """The share of its processes' time that a replica spent in tasks.
 
-    ``together``: all count from the first start anywhere to the last finish anywhere, so that an uneven beginning or
-    end counts against it. ``each``: every process counts from its own first start to its own last finish.
+    For ``together``, all processes count from the first start to the last finish of any, so an uneven start or end
+    counts against the program. For ``each``, every process counts from its first start to its last finish.
     """
 
     together: float
@@ -74,22 +82,43 @@ class Efficiency(NamedTuple):
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that ``share`` of all do not exceed (nearest rank, no interpolation)."""
+    """Return the value that ``share`` of all do not exceed (nearest rank, no interpolation)."""
     if not values:
         raise ValueError("no values")
     rank = -int(-share * len(values) // 1)  # rounded up
     return sorted(values)[max(rank, 1) - 1]
 
 
+def supported_quantile(values: Sequence[float], share: float) -> float | None:
+    """Return the quantile, or None if fewer than ``BEYOND`` values lie beyond it, because it then means little."""
+    return quantile(values, share) if len(values) * (1 - share) >= BEYOND - 1e-9 else None
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the narrowest pair of ranked values that encloses the median with ``CONFIDENCE``, for any distribution.
+
+    Each value is below the median with probability one half, so the ranks follow a binomial distribution. At least six
+    values are necessary.
+    """
+    ranked, count = sorted(values), len(values)
+    outside, cut = 0.0, 0
+    while True:
+        outside += 2 * math.comb(count, cut) / 2**count
+        if outside > 1 - CONFIDENCE:
+            break
+        cut += 1
+    return (ranked[cut - 1], ranked[count - cut]) if cut else None
+
+
 def ratios(values: Sequence[float], reference: Sequence[float]) -> tuple[float, ...]:
-    """Value by value, as far as both go: repetitions that ran next to each other had the same machine."""
+    """Return ratios value by value, up to the shorter length: repetitions with the same index met equal conditions."""
     return tuple(one / other for one, other in zip(values, reference, strict=False))
 
 
 def steady(samples: Sequence[Sample], total: int) -> Steady:
-    """Between the moments at which a tenth and nine tenths of ``total`` answers were there.
+    """Return the figures between the times at which a tenth and nine tenths of ``total`` answers had arrived.
 
-    Where there was no look between the two, all came at once, after work that nobody saw: then the whole run counts.
+    If no sample lies between the two, all answers arrived at once after unobserved work, and the whole run counts.
     """
     begin, end = _moment(samples, EDGE * total), _moment(samples, (1 - EDGE) * total)
     answers = (1 - 2 * EDGE) * total
@@ -104,7 +133,7 @@ def steady(samples: Sequence[Sample], total: int) -> Steady:
 
 
 def _moment(samples: Sequence[Sample], answers: float) -> Sample:
-    """The moment at which there were so many answers, between two samples on a straight line."""
+    """Return the time at which that many answers had arrived, interpolated between two samples."""
     for before, after in itertools.pairwise(samples):
         if before.answers <= answers <= after.answers and after.answers > before.answers:
             share = (answers - before.answers) / (after.answers - before.answers)
@@ -118,16 +147,8 @@ def _moment(samples: Sequence[Sample], answers: float) -> Sample:
     raise ValueError(f"there never were {answers:.0f} answers")
 
 
-def slow_rate(samples: Sequence[Sample]) -> float:
-    """Answers per second of a program that is stopped before its end: from its first answer to the last sample."""
-    first = next((sample for sample in samples if sample.answers > 0), None)
-    if first is None or samples[-1].at <= first.at:
-        return 0.0
-    return (samples[-1].answers - first.answers) / (samples[-1].at - first.at)
-
-
 def efficiency(spans: Iterable[Span]) -> Efficiency:
-    """See ``Efficiency``."""
+    """Return the efficiency. See ``Efficiency``."""
     by_worker: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_worker[span.worker].append(span)

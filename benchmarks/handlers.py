@@ -1,35 +1,51 @@
-"""What the measured tasks do."""
+"""The handlers of the measured tasks."""
 
 from __future__ import annotations
 
+import ctypes
+import resource
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worker.codec import Request
     from worker.handlers.batch import Batch
 
-_ROUND = range(200)  # additions between two looks at the clock: some microseconds
+_ROUND = range(200)  # additions between two readings of the clock: a few microseconds
 
 
 def nothing(request: Request, context: object) -> None:
-    """An empty task."""
+    """Do nothing."""
 
 
 def acknowledge(batch: Batch, context: object) -> None:  # noqa: ARG001 - as the contract calls it
-    """A batch of empty tasks."""
+    """Do nothing with a batch."""
     for task in batch:
         batch.ack(task)
 
 
 def spin(request: Request, context: object) -> None:  # noqa: ARG001 - as the contract calls it
-    """Use up as much CPU time as the payload says, in seconds, in plain Python that holds the interpreter.
+    """Use as many seconds of CPU time as the payload says, in plain Python that holds the interpreter lock.
 
-    CPU time, not wall time: a task that only waited for the clock would be "done" in time although the poll
-    thread or a neighbour had its core, and would so hide what it is to show.
+    A task that watched the wall clock would end in time even if the poll thread or another process took its core. That
+    would hide exactly what the benchmark must show.
     """
     end = time.thread_time() + float(request.payload)
     while time.thread_time() < end:
         total = 0
         for number in _ROUND:
             total += number
+
+
+def crash(request: Request, context: Any) -> None:
+    """Do nothing. If the payload is ``segfault``, end the process with a segmentation fault in the first attempt."""
+    if request.payload == "segfault" and context.attempt == 1:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        ctypes.string_at(0)
+
+
+def chain(request: Request, context: Any) -> None:
+    """Send as many follow-up tasks as the payload says, one after another."""
+    left = int(request.payload)
+    if left > 0:
+        context.send(str(left - 1), key=context.key)

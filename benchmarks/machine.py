@@ -1,9 +1,8 @@
-"""Where and with what it was measured."""
+"""The measured machine and versions."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import platform
 import re
@@ -15,15 +14,16 @@ from typing import TYPE_CHECKING
 import confluent_kafka as ck
 import psutil
 
-from benchmarks.broker import ROOT
+from benchmarks import rabbit_server
 from benchmarks.environments import JARS, PYTHON_PEERS, Environments, MissingError
+from chaos import code_hash
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
 
 
 def common(bench: Bench) -> dict[str, str]:
-    """What all workloads of a run have in common. Peers that are not there are left out."""
+    """Return the facts that all workloads of a run share. Missing peers are left out."""
     model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     cores = len(os.sched_getaffinity(0))
     return {
@@ -52,25 +52,27 @@ def _peers(bench: Bench) -> dict[str, str]:
     with contextlib.suppress(MissingError):
         there.redis()
         found["redis"] = bench.redis.version
+    with contextlib.suppress(MissingError):
+        found["rabbitmq"] = rabbit_server.version(there.rabbitmq())
     return found
 
 
-def piece(command: str, seconds: float, others: float) -> dict[str, str]:
-    """When one workload was measured, and how many cores were busy with other things meanwhile.
+def section(command: str, seconds: float, others: float | None) -> dict[str, str]:
+    """Return when a workload was measured, on which engine, and how many cores other processes used meanwhile.
 
-    The engine is told by a hash of its sources.
+    ``others`` is None if unknown. The engine is the git tree hash of ``worker/``.
     """
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "took": f"{seconds:.0f} s",
-        "others took": f"{others:.2f} cores",
+        "others took": "not known" if others is None else f"{others:.2f} cores",
         "engine": _engine(),
         "command": command,
     }
 
 
 def _engine() -> str:
-    digest = hashlib.sha256()
-    for path in sorted((ROOT / "worker").rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:8]
+    try:
+        return code_hash.tree_hash("worker")
+    except RuntimeError:  # not a git checkout
+        return "unknown"

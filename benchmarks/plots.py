@@ -1,4 +1,4 @@
-"""The figures as pictures: medians as bars, or as dots on logarithmic axes, where a bar's length means nothing.
+"""The figures as pictures: medians as bars, or as dots on logarithmic axes, where bars would mislead.
 
 Thin lines go from the least to the greatest value.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import matplotlib as mpl
 from matplotlib.patches import Rectangle
 
-from benchmarks.contest import BOUND, PROGRAMS, SHARE, WORKER
+from benchmarks.names import BOUND, MEMORY, PROGRAMS, SHARE, WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
 mpl.use("svg")
-# Colours that people with any colour vision tell apart (Okabe and Ito); the worker's own is the strongest.
-COLOURS = dict(
-    zip(PROGRAMS, ("#D55E00", "#999999", "#444444", "#0072B2", "#56B4E9", "#009E73", "#E69F00"), strict=True)
-)
+# Colours that are distinct for any colour vision (Okabe and Ito). The worker has the strongest one and its shades.
+_WORKER = ("#D55E00", "#8C3E00", "#7A1F3D", "#F2A477", "#D9C3B5")
+_OTHERS = ("#999999", "#0072B2", "#56B4E9", "#CC79A7", "#009E73", "#7FCDBB", "#E69F00", "#F0E442")
+COLOURS = dict(zip(PROGRAMS, (*_WORKER, *_OTHERS), strict=True))
 _STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "benchmarks",
@@ -35,19 +35,20 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "figure.constrained_layout.use": True,
 }
-_GROUP = 0.82  # of the room between two groups of bars
-_LABEL = 20  # letters of a line below a group
+_GROUP = 0.82  # of the distance between two groups of bars
+_COLUMNS = 4  # of the legend
+_LABEL = 20  # characters per line below a group
 
 
 class Picture(NamedTuple):
-    """One plot: which figures it takes, one group of bars for each quantity."""
+    """One plot with its figures, with a group of bars for each quantity."""
 
     name: str
     title: str
     axis: str
     wanted: Callable[[Figure], bool]
     logarithmic: bool = False
-    line: float | None = None  # what the bars are to be compared with
+    line: float | None = None  # the value to compare the bars with
 
 
 def _unit(unit: str, *workloads: str) -> Callable[[Figure], bool]:
@@ -67,7 +68,7 @@ PICTURES = (
         "tasks",
         "CPU-bound tasks of one length: share of two cores that goes into tasks",
         "share of 1",
-        _unit(SHARE, "tasks-"),
+        _unit(SHARE, "tasks-", "engines-tasks"),
         line=1,
     ),
     Picture(
@@ -102,14 +103,21 @@ PICTURES = (
         "memory",
         "Memory among empty tasks: PSS of all processes (less is better)",
         "MB",
-        _unit("MB PSS, all processes", "peers"),
+        _unit(MEMORY, "peers"),
+    ),
+    Picture(
+        "blocked",
+        "Short tasks behind a long one: time until they are done (less is better)",
+        "s (log)",
+        _unit("s", "short-behind-long"),
+        logarithmic=True,
     ),
     Picture("startup", "Process start → first task running (less is better)", "s", _unit("s", "start-up")),
 )
 
 
 def draw(figures: Sequence[Figure], folder: Path) -> dict[str, str]:
-    """Write the pictures that there are figures for: their titles by their names."""
+    """Write every picture that has figures. Return their titles by their names."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
     for picture in PICTURES:
@@ -121,7 +129,7 @@ def draw(figures: Sequence[Figure], folder: Path) -> dict[str, str]:
 
 
 def _program(figure: Figure) -> str:
-    """Whose bar it is: for a ratio the program that the worker is compared with."""
+    """Return the program of a bar. For a ratio, it is the one that the worker is compared with."""
     return figure.program.removeprefix(f"{WORKER} ÷ ")
 
 
@@ -130,23 +138,23 @@ def _draw(picture: Picture, figures: Sequence[Figure], file: Path) -> None:
 
     groups = list(dict.fromkeys(figure.quantity for figure in figures))
     with mpl.rc_context(_STYLE):
-        canvas, axes = plt.subplots(figsize=(9, 3.6))
-        for place, quantity in enumerate(groups):
+        canvas, axes = plt.subplots(figsize=(9, 4))
+        for endpoint, quantity in enumerate(groups):
             bars = {_program(figure): figure for figure in figures if figure.quantity == quantity}
             ordered = [bars[name] for name in PROGRAMS if name in bars]
-            _marks(axes, place, ordered, dots=picture.logarithmic)
+            _marks(axes, endpoint, ordered, dots=picture.logarithmic)
         _dress(axes, picture, groups)
         present = [name for name in PROGRAMS if any(_program(figure) == name for figure in figures)]
         handles = [Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in present]
-        canvas.legend(handles, present, loc="outside lower center", ncols=len(present), frameon=False)
+        canvas.legend(handles, present, loc="outside lower center", ncols=min(len(present), _COLUMNS), frameon=False)
         canvas.savefig(file, metadata={"Date": None})
         plt.close(canvas)
 
 
-def _marks(axes: Axes, place: int, figures: Sequence[Figure], *, dots: bool) -> None:
+def _marks(axes: Axes, endpoint: int, figures: Sequence[Figure], *, dots: bool) -> None:
     width = _GROUP / max(len(figures), 3)
     for number, figure in enumerate(figures):
-        at = place + (number - (len(figures) - 1) / 2) * width
+        at = endpoint + (number - (len(figures) - 1) / 2) * width
         low, high = figure.spread
         if dots:
             axes.plot([at], [figure.median], "o", markersize=8, color=COLOURS[_program(figure)])
@@ -165,8 +173,8 @@ def _marks(axes: Axes, place: int, figures: Sequence[Figure], *, dots: bool) -> 
 
 
 def _short(value: float) -> str:
-    """Three digits at most, thousands as k."""
-    if value >= 1000:  # noqa: PLR2004 - what k means
+    """Return the number with three digits at most, and thousands as k."""
+    if value >= 1000:  # noqa: PLR2004 - the meaning of k
         return f"{value / 1000:.3g}k"
     return f"{value:.3g}"
 

@@ -1,4 +1,4 @@
-"""Debian's Redis on loopback for the queue peers, and the little of its protocol that the suite needs."""
+"""Redis on the loopback interface for the queue peers, and the part of its protocol that the suite needs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 
 from benchmarks.broker import free_port
-from benchmarks.programs import stop_with_parent
+from benchmarks.processes import stop_with_parent
 
 if TYPE_CHECKING:
     from benchmarks.environments import Environments
 
-# Everything in memory: neither snapshots nor an append-only file. That is Redis at its fastest, and in the peers'
-# favour, for what is in memory alone is lost with the process.
+# Everything stays in memory, without snapshots or an append-only file. This is Redis's fastest form, which favours
+# the peers, but it loses all data when its process ends.
 _SETTINGS = ("--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--loglevel", "warning")
 _START_SECONDS = 10.0
 
 
 class RedisServer:
-    """Use it as a context. Its database 0 holds the queues, 1 the results."""
+    """A Redis server, as a context manager. Database 0 has the queues, database 1 the results."""
 
     def __init__(self, environments: Environments) -> None:
         self._command, self._variables = environments.redis()
@@ -36,7 +36,7 @@ class RedisServer:
             [*self._command, *_SETTINGS, "--port", str(self._port)],
             env={**os.environ, **self._variables},
             stdout=subprocess.DEVNULL,
-            preexec_fn=stop_with_parent,  # noqa: PLW1509 - it makes one system call
+            preexec_fn=stop_with_parent,  # noqa: PLW1509 - it makes a single system call
         )
         try:
             self._connect()
@@ -64,17 +64,17 @@ class RedisServer:
 
     @property
     def version(self) -> str:
-        """As it says itself."""
-        lines = str(self.ask("INFO", "server"), "utf-8").splitlines()
+        """Return the version that the server reports."""
+        lines = str(self.command("INFO", "server"), "utf-8").splitlines()
         return next(line.removeprefix("redis_version:") for line in lines if line.startswith("redis_version:"))
 
     def cpu_seconds(self) -> float:
-        """What the server has used so far."""
+        """Return the CPU seconds of the server so far."""
         times = psutil.Process(self._server.pid).cpu_times()
         return times.user + times.system
 
-    def ask(self, *words: str | bytes, database: int = 0) -> Any:
-        """The answer to a command: an int, bytes, a list of them, or None. RuntimeError for an error."""
+    def command(self, *words: str | bytes, database: int = 0) -> Any:
+        """Return the answer to a command: an int, bytes, a list of them, or None. Raise RuntimeError for an error."""
         self._send("SELECT", str(database))
         self._reply()
         self._send(*words)

@@ -1,4 +1,4 @@
-"""The results as they are kept: a workload measured again replaces itself, the others stay."""
+"""The kept results, which come from one engine. Measuring another engine starts a new set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure
-from benchmarks.report import Piece, Report
+from benchmarks.report import Report, Section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,37 +15,42 @@ if TYPE_CHECKING:
 
 
 def load(file: Path) -> Report:
-    """What was kept, or nothing."""
+    """Return the kept results, or an empty report."""
     if not file.is_file():
         return Report({}, {})
     kept = json.loads(file.read_text(encoding="utf-8"))
-    pieces = {
-        name: Piece(
-            [Figure(**{**figure, "values": tuple(figure["values"])}) for figure in piece["figures"]],
-            piece["troubles"],
-            piece["facts"],
+    sections = {
+        name: Section(
+            [Figure(**{**figure, "values": tuple(figure["values"])}) for figure in section["figures"]],
+            section["failures"],
+            section["facts"],
         )
-        for name, piece in kept["pieces"].items()
+        for name, section in kept["sections"].items()
     }
-    return Report(pieces, kept["facts"])
+    return Report(sections, kept["facts"])
 
 
 def merged(old: Report, new: Report, order: Sequence[str]) -> Report:
-    """The new pieces in place of the old ones, in this order. Workloads that are gone go."""
-    pieces = {**old.pieces, **new.pieces}
-    return Report({name: pieces[name] for name in order if name in pieces}, {**old.facts, **new.facts})
+    """Return the new sections and the old ones of the same engine, in this order.
+
+    Drop sections of another engine, because one document must not compare figures of several engines.
+    """
+    engines = {section.facts.get("engine") for section in new.sections.values()}
+    same = {name: section for name, section in old.sections.items() if {section.facts.get("engine")} == engines}
+    sections = {**same, **new.sections}
+    return Report({name: sections[name] for name in order if name in sections}, {**old.facts, **new.facts})
 
 
 def save(report: Report, file: Path) -> None:
-    """A line for each figure, so that changes can be read."""
-    pieces = []
-    for name, piece in report.pieces.items():
-        figures = ",\n".join(f"    {json.dumps(asdict(figure), ensure_ascii=False)}" for figure in piece.figures)
-        head = f'"troubles": {_text(piece.troubles)}, "facts": {_text(piece.facts)}'
-        pieces.append(f'  {_text(name)}: {{{head}, "figures": [\n{figures}\n  ]}}')
+    """Write one line for each figure, so that diffs are readable."""
+    sections = []
+    for name, section in report.sections.items():
+        figures = ",\n".join(f"    {json.dumps(asdict(figure), ensure_ascii=False)}" for figure in section.figures)
+        head = f'"failures": {_text(section.failures)}, "facts": {_text(section.facts)}'
+        sections.append(f'  {_text(name)}: {{{head}, "figures": [\n{figures}\n  ]}}')
     file.parent.mkdir(parents=True, exist_ok=True)
-    body = ",\n".join(pieces)
-    file.write_text(f'{{"facts": {_text(report.facts)}, "pieces": {{\n{body}\n}}}}\n', encoding="utf-8")
+    body = ",\n".join(sections)
+    file.write_text(f'{{"facts": {_text(report.facts)}, "sections": {{\n{body}\n}}}}\n', encoding="utf-8")
 
 
 def _text(value: object) -> str:

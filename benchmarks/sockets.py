@@ -1,6 +1,6 @@
-"""How many bytes a program has received from a server, as the kernel counts them per connection.
+"""The bytes that a program has received from a server, as the kernel counts them per connection.
 
-Asked by netlink (``sock_diag``), so it is the same for every language and client library and costs them nothing.
+They are read with netlink (``sock_diag``), so every language and client library is supported at no cost to it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def received(pids: Iterable[int], port: int) -> int:
-    """Bytes that came to these processes over their open connections to a local port."""
+    """Return the bytes that these processes received over their open connections to a local port."""
     mine = {inode for pid in pids for inode in _inodes(pid)}
     return sum(
         count
-        for family in (socket.AF_INET, socket.AF_INET6)  # Java's sockets are of the second, whatever they connect to
+        for family in (socket.AF_INET, socket.AF_INET6)  # Java uses IPv6 sockets for all addresses
         for inode, remote, count in _connections(family)
         if remote == port and inode in mine
     )
@@ -49,7 +49,7 @@ def _inodes(pid: int) -> Iterator[int]:
 
 
 def _connections(family: int) -> Iterator[tuple[int, int, int]]:
-    """Inode, remote port and received bytes of every established TCP connection."""
+    """Yield inode, remote port and received bytes of every established TCP connection."""
     request = _REQUEST.pack(family, socket.IPPROTO_TCP, _INFO_BIT, _ESTABLISHED)
     head = _HEAD.pack(_HEAD.size + len(request), _SOCK_DIAG_BY_FAMILY, _DUMP_REQUEST, 1, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
@@ -61,7 +61,7 @@ def _connections(family: int) -> Iterator[tuple[int, int, int]]:
                 if kind != _SOCK_DIAG_BY_FAMILY:
                     if kind == _DONE:
                         return
-                    raise OSError("the kernel does not tell about its sockets")
+                    raise OSError("the kernel refuses to list its sockets")
                 yield _connection(data[_HEAD.size : length])
                 data = data[_aligned(length) :]
 

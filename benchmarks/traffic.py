@@ -1,44 +1,36 @@
-"""Requests in, answers out: what the suite itself produces and consumes."""
+"""Requests in, answers out: the suite's clients."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
 import confluent_kafka as ck
 
 from benchmarks.broker import PARTITIONS
+from benchmarks.endpoint import round_robin
 from benchmarks.figures import Span
 from worker.codec import decode_response, encode_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from benchmarks.programs import Program
+    from benchmarks.broker import Broker
+    from benchmarks.endpoint import Endpoint, Partitioner
+    from benchmarks.processes import ProcessGroup
     from worker.codec import Response
 
-    Deal = Callable[[int], tuple[bytes, int]]  # from the number of a request to its key and partition
-
-WARM_UP = -1  # the sequence of requests that only wake a program up
+WARM_UP = -1  # the sequence of requests that only warm up a program
 _COORDINATOR_COMES = (
     ck.KafkaError.NOT_COORDINATOR,
     ck.KafkaError.COORDINATOR_NOT_AVAILABLE,
     ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-PATIENCE = 60.0  # seconds for an answer before the suite gives up
-
-
-class Place(NamedTuple):
-    """Where a program works."""
-
-    address: str
-    request_topic: str
-    ack_topic: str
-    group: str
+ANSWER_SECONDS = 60.0  # seconds until the suite stops waiting for an answer
 
 
 def produce(producer: ck.Producer, topic: str, value: bytes, key: Any, partition: int = -1) -> None:
-    """Queue a record; where the queue is full, wait for room."""
+    """Queue a record. Wait while the queue is full."""
     while True:
         try:
             producer.produce(topic, value, key, partition)
@@ -48,36 +40,38 @@ def produce(producer: ck.Producer, topic: str, value: bytes, key: Any, partition
             return
 
 
-def in_turn(number: int) -> tuple[bytes, int]:
-    """A key of its own for each request, and every partition in turn."""
-    return b"%d" % number, number % PARTITIONS
-
-
-def fill(address: str, topic: str, payloads: Iterable[str], deal: Deal = in_turn) -> None:
-    """Produce a request for each payload, as fast as it goes, with the key and to the partition that it is dealt."""
+def fill(address: str, topic: str, payloads: Iterable[str], partitioner: Partitioner = round_robin) -> None:
+    """Produce a request for each payload as fast as possible, with key and partition from the partitioner."""
     producer = ck.Producer({"bootstrap.servers": address, "linger.ms": 50})
     for sequence, payload in enumerate(payloads):
-        key, partition = deal(sequence)
+        key, partition = partitioner(sequence)
         produce(producer, topic, encode_request(sequence, payload), key, partition)
     producer.flush()
 
 
-class Settled:
-    """Counts the requests of a place that are settled, by what its group has committed.
+class Counter(Protocol):
+    """A counter of the settled requests of an endpoint."""
 
-    A consumer that never joins asks for it: the admin client's call kills the process while the broker still
-    loads its groups (librdkafka issue 5040).
+    def count(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Settled:
+    """A counter of the settled requests of an endpoint, from the offsets that its group has committed.
+
+    It uses a consumer that never joins: the admin client's call aborts the process while the broker still loads its
+    groups (librdkafka issue 5040).
     """
 
-    def __init__(self, place: Place) -> None:
-        self._consumer = ck.Consumer({"bootstrap.servers": place.address, "group.id": place.group})
-        self._partitions = [ck.TopicPartition(place.request_topic, number) for number in range(PARTITIONS)]
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._consumer = ck.Consumer({"bootstrap.servers": endpoint.address, "group.id": endpoint.group})
+        self._partitions = [ck.TopicPartition(endpoint.request_topic, number) for number in range(endpoint.partitions)]
         self._count = 0
 
     def count(self) -> int:
-        """How many by now, as far as the broker's coordinator can be asked."""
+        """Return their number, or the last known one while the coordinator is not available."""
         try:
-            positions = self._consumer.committed(self._partitions, PATIENCE)
+            positions = self._consumer.committed(self._partitions, ANSWER_SECONDS)
         except ck.KafkaException as error:
             if error.args[0].code() not in _COORDINATOR_COMES:
                 raise
@@ -89,31 +83,55 @@ class Settled:
         self._consumer.close()
 
 
-class Reader:
-    """Reads the answers that a program gives at its place, from the first one on."""
+class Answered:
+    """A counter of the answered requests of an endpoint, for a program that commits no offsets."""
 
-    def __init__(self, place: Place, program: Program) -> None:
+    def __init__(self, broker: Broker, endpoint: Endpoint) -> None:
+        self._broker = broker
+        self._topic = endpoint.ack_topic
+
+    def count(self) -> int:
+        """Return their number."""
+        return self._broker.records(self._topic)
+
+    def close(self) -> None:
+        """Do nothing, because nothing is open."""
+
+
+class Reader:
+    """A reader of the answers of a program, from the first one on."""
+
+    def __init__(self, endpoint: Endpoint, program: ProcessGroup) -> None:
         self._program = program
         self._consumer = ck.Consumer(
-            {"bootstrap.servers": place.address, "group.id": "reader", "enable.auto.commit": False}
+            {"bootstrap.servers": endpoint.address, "group.id": "reader", "enable.auto.commit": False}
         )
         self._consumer.assign(
-            [ck.TopicPartition(place.ack_topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)]
+            [ck.TopicPartition(endpoint.ack_topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)]
         )
 
-    def answers(self, count: int, patience: float = PATIENCE) -> Iterator[Response]:
-        """The next answers, so many. See ``next``."""
+    def answers(self, count: int, seconds: float = ANSWER_SECONDS) -> Iterator[Response]:
+        """Yield the next ``count`` answers. See ``next``."""
         while count > 0:
-            yield self.next(patience)
+            yield self.next(seconds)
             count -= 1
 
-    def next(self, patience: float = PATIENCE) -> Response:
-        """The next answer. Raises EndedError when the program has ended, TimeoutError after so many seconds."""
-        deadline = time.monotonic() + patience
+    def next(self, seconds: float = ANSWER_SECONDS) -> Response:
+        """Return the next answer. Raise EndedError if the program has ended, TimeoutError after ``seconds``."""
+        deadline = time.monotonic() + seconds
         while (message := self._consumer.poll(1)) is None:
             self._program.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no answer for {patience:g} s; the end of the log:\n{self._program.last_words(5)}")
+                output = self._program.last_output(5)
+                raise TimeoutError(f"no answer for {seconds:g} s; the end of the log:\n{output}")
+        value: Any = message.value()  # bytes: no deserializer is set
+        return decode_response(value)
+
+    def poll(self, seconds: float) -> Response | None:
+        """Return the next answer, or None if none arrives within ``seconds``."""
+        message = self._consumer.poll(seconds)
+        if message is None:
+            return None
         value: Any = message.value()  # bytes: no deserializer is set
         return decode_response(value)
 
@@ -121,24 +139,24 @@ class Reader:
         self._consumer.close()
 
 
-def warm_up(place: Place, reader: Reader) -> None:
-    """A request to every partition, and their answers: then every process has joined, loaded and run something."""
-    producer = ck.Producer({"bootstrap.servers": place.address, "linger.ms": 0})
-    for number in range(PARTITIONS):
-        produce(producer, place.request_topic, encode_request(WARM_UP, "0"), b"warm-up", number)
+def warm_up(endpoint: Endpoint, reader: Reader) -> None:
+    """Send a request to every partition and wait for the answers, so that every process has joined and run a task."""
+    producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
+    for number in range(endpoint.partitions):
+        produce(producer, endpoint.request_topic, encode_request(WARM_UP, "0"), b"warm-up", number)
     producer.flush()
-    for _ in reader.answers(PARTITIONS):
+    for _ in reader.answers(endpoint.partitions):
         pass
 
 
-def round_trips(place: Place, reader: Reader, gaps: Iterable[float]) -> Iterator[float]:
-    """One request at a time, each after its gap in seconds: the time from ``produce`` to the answer at a consumer."""
-    producer = ck.Producer({"bootstrap.servers": place.address, "linger.ms": 0})
+def round_trips(endpoint: Endpoint, reader: Reader, gaps: Iterable[float]) -> Iterator[float]:
+    """Send one request at a time, each after its gap. Yield the seconds from ``produce`` to the received answer."""
+    producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
     for sequence, gap in enumerate(gaps):
         time.sleep(gap)
         value = encode_request(sequence, "0")
         begin = time.perf_counter()
-        producer.produce(place.request_topic, value, b"%d" % sequence, sequence % PARTITIONS)
+        producer.produce(endpoint.request_topic, value, b"%d" % sequence, sequence % PARTITIONS)
         while reader.next().sequence != sequence:
             pass
         yield time.perf_counter() - begin
@@ -146,7 +164,7 @@ def round_trips(place: Place, reader: Reader, gaps: Iterable[float]) -> Iterator
 
 
 def span_of(answer: Response) -> Span:
-    """When a task ran, and where."""
+    """Return when and where a task ran."""
     return Span(
         answer.worker,
         answer.started_at.ToNanoseconds() / 1e9,

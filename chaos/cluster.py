@@ -1,4 +1,4 @@
-"""One or three brokers, the links of all replicas to all brokers, and the topics of a run."""
+"""The brokers of a run, the links from all replicas to all brokers, and the topics."""
 
 from __future__ import annotations
 
@@ -14,65 +14,74 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import TopicCollection, admin
 
 from chaos.groups import administrator
-from chaos.load import LARGEST, PARTITIONS
 from chaos.node import Node
 from chaos.proxy import Link
+from chaos.requests import LARGEST, PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-LANES = 3  # as many replicas as there may be at a time; the further one and its like share the last
+LISTENERS = 3  # one per simultaneous replica; the added replica and the duplicates share the last
 ANSWER_PARTITIONS = 4
+STATE_PARTITIONS = 3
+# At the end, the suite reads every record with the time when the broker stored it.
+STATE_CONFIG = {
+    "cleanup.policy": "compact",
+    "min.compaction.lag.ms": "86400000",
+    "message.timestamp.type": "LogAppendTime",
+}
 START_SECONDS = 90.0
 ISR_SECONDS = 60.0
-_api: Any = admin  # not all it has is in the types
+_api: Any = admin  # its types are incomplete
 
 
 class Topics(NamedTuple):
-    """Those of one run."""
+    """The topics of a run."""
 
     requests: str
     answers: str
-    letters: str
+    dead_letters: str
+    states: str
 
 
 class Cluster:
-    """Brokers that run, each behind a link per lane."""
+    """Running brokers, each behind one link per listener."""
 
     def __init__(self, nodes: list[Node], links: list[list[Link]], run: str) -> None:
         self.nodes = nodes
-        self.links = links  # by broker, and then by lane
+        self.links = links  # by broker, then by listener
         self.run = run
         self.bootstrap = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
 
-    def address(self, lane: int) -> str:
-        """The broker list of the replica in this lane."""
-        return ",".join(f"127.0.0.1:{row[lane].port}" for row in self.links)
+    def address(self, listener: int) -> str:
+        """Return the bootstrap servers of the replica with this listener."""
+        return ",".join(f"127.0.0.1:{row[listener].port}" for row in self.links)
 
-    def lane(self, lane: int, broker: int) -> list[Link]:
-        """The links of a replica to one broker, or to all."""
+    def links_of(self, listener: int, broker: int) -> list[Link]:
+        """Return the links of a replica to one broker, or to all if ``broker`` is negative."""
         rows = self.links if broker < 0 else [self.links[broker % len(self.links)]]
-        return [row[lane] for row in rows]
+        return [row[listener] for row in rows]
 
     async def wait_answers(self, *nodes: Node, seconds: float = START_SECONDS) -> None:
-        """Wait until these answer, or all."""
+        """Wait until these brokers answer, or all of them. Raise TimeoutError after ``seconds``."""
         for node in nodes or self.nodes:
             what = f"broker {node.number} does not answer, see {node.folder.name}"
             await until(functools.partial(self._answers, node), what, seconds)
 
     async def _answers(self, node: Node) -> bool:
-        if not node.running:  # as whoever runs brokers would
+        if not node.running:  # restart it, as an operator would
             node.launch(self.run)
         return await node.answers()
 
     async def make_topics(self) -> Topics:
-        """Fresh ones."""
+        """Create new topics."""
         tag = uuid.uuid4().hex[:8]
-        topics = Topics(f"requests-{tag}", f"answers-{tag}", f"letters-{tag}")
-        parts = (PARTITIONS, ANSWER_PARTITIONS, ANSWER_PARTITIONS)
+        topics = Topics(f"requests-{tag}", f"answers-{tag}", f"dead_letters-{tag}", f"states-{tag}")
+        parts = (PARTITIONS, ANSWER_PARTITIONS, ANSWER_PARTITIONS, STATE_PARTITIONS)
         new = [_api.NewTopic(name, n, len(self.nodes)) for name, n in zip(topics, parts, strict=True)]
         new[0].config = {"max.message.bytes": str(LARGEST)}
+        new[3].config = STATE_CONFIG
         with administrator(self.bootstrap) as client:
             made = client.create_topics(new, operation_timeout=30)
             await asyncio.gather(*(asyncio.wrap_future(future) for future in made.values()))
@@ -80,10 +89,10 @@ class Cluster:
         return topics
 
     async def wait_in_sync(self, topics: Topics, seconds: float = ISR_SECONDS) -> None:
-        """Wait until every replica of every partition is in sync."""
+        """Wait until every replica of every partition is in sync. Raise TimeoutError after ``seconds``."""
 
         async def in_sync() -> bool:
-            with contextlib.suppress(Exception), administrator(self.bootstrap) as client:  # brokers may be away
+            with contextlib.suppress(Exception), administrator(self.bootstrap) as client:  # brokers may be down
                 found = client.describe_topics(TopicCollection(list(topics)), request_timeout=5)
                 described = await asyncio.gather(*(asyncio.wrap_future(future) for future in found.values()))
                 partitions = [partition for topic in described for partition in topic.partitions]
@@ -93,14 +102,14 @@ class Cluster:
         await until(in_sync, "not every replica of a partition is in sync", seconds)
 
     def heal(self) -> None:
-        """Undo all that has been done to the links."""
+        """Remove the faults of all links."""
         for row in self.links:
             for link in row:
                 link.clear()
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float) -> None:
-    """Ask until the condition holds; raises TimeoutError with ``what`` if that takes too long."""
+    """Wait until the condition holds. Raise TimeoutError with ``what`` after that many seconds."""
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()
@@ -113,10 +122,10 @@ async def until(condition: Callable[[], Any], what: str, seconds: float) -> None
 
 @contextlib.asynccontextmanager
 async def running(folder: Path, count: int, run: str, *, small_disks: bool) -> AsyncIterator[Cluster]:
-    """So many brokers that answer; gone at the end, their folder aside."""
+    """Start ``count`` brokers, and kill them at the end. Their folder stays."""
     nodes: list[Node] = []
     async with contextlib.AsyncExitStack() as stack:
-        links = [[await stack.enter_async_context(Link()) for _ in range(LANES)] for _ in range(count)]
+        links = [[await stack.enter_async_context(Link()) for _ in range(LISTENERS)] for _ in range(count)]
         try:
             for number, row in enumerate(links, 1):
                 nodes.append(Node(number, folder, row, small_disk=small_disks))

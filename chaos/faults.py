@@ -1,16 +1,22 @@
-"""Which faults there are. What they do stands in ``acts``, by the same names; when and to whom in ``plan``."""
+"""The kinds of faults. ``process_faults`` and ``network_broker_faults`` inject them, ``plan`` draws them."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+RIGHTS = frozenset({"disks", "packets"})  # to mount small disks and to drop packets: both need root
 Area = Literal["process", "replica", "network", "broker", "store"]
 
 
 class Kind(NamedTuple):
-    """A fault. ``lengths`` are what its duration is drawn from, in seconds or, with ``sessions``, in session time-outs.
+    """A kind of fault.
 
-    ``clean``: it is no excuse for a second start or a second answer, whatever the guarantee.
+    ``lengths`` is the range of its duration, in seconds or, with ``sessions``, in session time-outs. A ``clean`` fault
+    excuses neither a second start nor a second answer. A fault may need a ``right`` of ``RIGHTS``, a store that is a
+    ``server``, or a feature (``needs``).
     """
 
     name: str
@@ -21,8 +27,14 @@ class Kind(NamedTuple):
     sessions: bool = False
     clean: bool = False
     brokers: int = 1  # at least
-    root: bool = False
-    server: bool = False  # needs a store that is a server
+    right: str = ""
+    server: bool = False
+    needs: str = ""  # a feature of the run
+
+    @property
+    def blocks(self) -> bool:
+        """Return whether its target can commit nothing while it lasts."""
+        return not self.clean and (self.area in ("broker", "network") or self.name.startswith("freeze"))
 
 
 _MOMENT = (0.0,)
@@ -33,32 +45,61 @@ KINDS = (
     Kind("kill-process", "process", 8, _MOMENT, "SIGKILL to a worker process"),
     Kind("freeze-process", "process", 6, _PAUSES, "SIGSTOP to a worker process, and SIGCONT", sessions=True),
     Kind("term-process", "process", 2, _MOMENT, "SIGTERM to a worker process: it drains and is replaced", clean=True),
+    Kind("kill-child", "process", 6, _MOMENT, "SIGKILL to the child process of a task", needs="isolation"),
     Kind("kill-supervisor", "replica", 3, (0.5, 3.0), "SIGKILL to a supervisor; a new replica takes its place"),
     Kind("freeze-replica", "replica", 2, _PAUSES, "SIGSTOP to a whole replica, and SIGCONT", sessions=True),
     Kind("freeze-supervisor", "replica", 1, _PAUSES, "SIGSTOP to a supervisor alone", sessions=True, clean=True),
     Kind("restart", "replica", 3, (0.5,), "SIGTERM to a replica, and a new one", clean=True),
-    Kind("hurry", "replica", 1, (0.5,), "SIGTERM twice: running tasks are cancelled; and a new replica"),
+    Kind("double-sigterm", "replica", 1, (0.5,), "SIGTERM twice, which cancels running tasks; then a new replica"),
     Kind("rolling-restart", "replica", 1, (0.5,), "every replica in turn: SIGTERM, and a new one", clean=True),
-    Kind("scale", "replica", 3, (4.0, 8.0, 12.0), "a further replica, and its SIGTERM", clean=True),
-    Kind("small-queue", "replica", 1, (0.5,), "a replica anew whose producer's queue holds three messages", clean=True),
-    Kind("twin", "replica", 1, _MOMENT, "a second replica of the same WORKER_REPLICA: must be refused", clean=True),
-    Kind("twin-elsewhere", "replica", 1, (4.0, 8.0), "the same as on another machine: they fence each other"),
-    Kind("cut", "network", 3, _CUTS, "black hole between a replica and a broker, or all of them"),
-    Kind("cut-out", "network", 2, _CUTS, "one way: what the replica sends goes nowhere"),
-    Kind("cut-in", "network", 2, _CUTS, "one way: what the brokers answer goes nowhere"),
-    Kind("reset", "network", 2, (0.0, 1.0, 3.0), "connections are reset, and refused for a while"),
-    Kind("delay", "network", 2, (4.0, 8.0), "100 ms more each way, give or take 50"),
-    Kind("throttle", "network", 1, (4.0, 8.0), "20 kB/s each way"),
-    Kind("drop", "network", 2, _CUTS, "every packet is lost, and connections go on", root=True),
-    Kind("loss", "network", 1, (4.0, 8.0), "one packet in five is lost", root=True),
-    Kind("undecided", "network", 3, _MOMENT, "brokers are not heard for a second, then SIGKILL to a worker process"),
-    Kind("broker-kill", "broker", 3, (0.5, 4.0, 10.0), "SIGKILL to a broker, and its restart after a while"),
-    Kind("broker-restart", "broker", 2, (0.5,), "SIGTERM to a broker, and its restart"),
+    Kind("scale", "replica", 3, (4.0, 8.0, 12.0), "add a replica, then stop it by SIGTERM", clean=True),
+    Kind("small-queue", "replica", 1, (0.5,), "restart a replica with a producer queue of three messages", clean=True),
+    Kind(
+        "duplicate-replica",
+        "replica",
+        1,
+        _MOMENT,
+        "start a second replica with the same name, which must be refused",
+        clean=True,
+    ),
+    Kind(
+        "duplicate-replica-other-host",
+        "replica",
+        1,
+        (4.0, 8.0),
+        "the same as if on another host: they fence each other",
+    ),
+    Kind("cut", "network", 3, _CUTS, "deliver nothing between a replica and one or all brokers"),
+    Kind("cut-out", "network", 2, _CUTS, "deliver nothing that the replica sends"),
+    Kind("cut-in", "network", 2, _CUTS, "deliver nothing that the brokers send"),
+    Kind("reset", "network", 2, (0.0, 1.0, 3.0), "reset connections, and refuse new ones for a while"),
+    Kind("delay", "network", 2, (4.0, 8.0), "add 100 ms each way, plus or minus 50"),
+    Kind("throttle", "network", 1, (4.0, 8.0), "limit each way to 20 kB/s"),
+    Kind("drop", "network", 2, _CUTS, "drop every packet, with connections open", right="packets"),
+    Kind("loss", "network", 1, (4.0, 8.0), "drop one packet in five", right="packets"),
+    Kind(
+        "kill-unacknowledged",
+        "network",
+        3,
+        _MOMENT,
+        "withhold the brokers' responses for a second, then kill a worker process",
+    ),
+    Kind("broker-kill", "broker", 3, (0.5, 4.0, 10.0), "SIGKILL to a broker, and restart it after a while"),
+    Kind("broker-restart", "broker", 2, (0.5,), "SIGTERM to a broker, and restart it"),
     Kind("broker-freeze", "broker", 3, _PAUSES, "SIGSTOP to a broker, and SIGCONT", sessions=True),
-    Kind("broker-slow", "broker", 2, (5.0, 10.0), "a broker runs 20 ms of every 100"),
-    Kind("broker-rolling", "broker", 1, (0.5,), "SIGTERM and restart of every broker in turn", brokers=3),
-    Kind("broker-disk-full", "broker", 1, (2.0, 5.0), "a broker's disk is full; then there is room again", root=True),
-    Kind("store-kill", "store", 3, (0.5, 4.0), "the database is ended as in a crash, and started again", server=True),
+    Kind("broker-slow", "broker", 2, (5.0, 10.0), "let a broker run 20 ms of every 100"),
+    Kind("broker-rolling", "broker", 1, (0.5,), "SIGTERM and restart every broker in turn", brokers=3),
+    Kind("broker-disk-full", "broker", 1, (2.0, 5.0), "fill a broker's disk, then free it", right="disks"),
+    Kind(
+        "delete-records",
+        "broker",
+        4,
+        _MOMENT,
+        "delete all requests that are committed, as retention does",
+        clean=True,
+        needs="retention",
+    ),
+    Kind("store-kill", "store", 3, (0.5, 4.0), "stop the database as in a crash, and restart it", server=True),
     Kind("store-freeze", "store", 3, _PAUSES, "SIGSTOP to the database, and SIGCONT", sessions=True, server=True),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -68,15 +109,17 @@ MIXES = {
     "processes": frozenset(kind.name for kind in KINDS if kind.area in ("process", "replica")),
     "network": frozenset(kind.name for kind in KINDS if kind.area == "network"),
     "brokers": frozenset(kind.name for kind in KINDS if kind.area == "broker"),
-    "gentle": frozenset(kind.name for kind in KINDS if kind.clean),
-    "requests": frozenset[str](),  # what the requests themselves do is enough
+    "clean": frozenset(kind.name for kind in KINDS if kind.clean),
+    "requests": frozenset[str](),  # only the faults of the requests themselves
 }
 
 
-def available(mix: str, *, brokers: int, root: bool, store: str = "") -> list[Kind]:
-    """The kinds of a mix, or those named with a ``+`` between, that can be done here.
+def available(
+    mix: str, *, brokers: int, rights: Collection[str], store: str = "", uses: Collection[str] = ()
+) -> list[Kind]:
+    """Return the possible kinds of a mix, or of kinds joined by ``+``. Raise ValueError for an unknown one.
 
-    With SQLite there is one machine, so no other with a replica of the same name.
+    SQLite implies one host, so no other host can have a replica of the same name.
     """
     names = MIXES.get(mix, frozenset(mix.split("+")))
     if unknown := names - BY_NAME.keys():
@@ -86,7 +129,8 @@ def available(mix: str, *, brokers: int, root: bool, store: str = "") -> list[Ki
         for kind in KINDS
         if kind.name in names
         and kind.brokers <= brokers
-        and (root or not kind.root)
+        and (not kind.right or kind.right in rights)
         and (store == "postgresql" or not kind.server)
-        and not (store == "sqlite" and kind.name == "twin-elsewhere")
+        and (not kind.needs or kind.needs in uses)
+        and not (store == "sqlite" and kind.name == "duplicate-replica-other-host")
     ]

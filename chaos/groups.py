@@ -1,4 +1,4 @@
-"""What the suite asks the brokers about its group."""
+"""The state of the suite's consumer group, read from the brokers."""
 
 from __future__ import annotations
 
@@ -6,47 +6,55 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition, admin
 
-from chaos.load import PARTITIONS
-from worker.kafka.clients import UNTIMED
+from chaos.requests import PARTITIONS
 
 SECONDS = 30.0
-_api: Any = admin  # not all it has is in the types
+# The client's own time-out of these requests can end the process (librdkafka 2.16), so it never fires.
+UNTIMED = 3600.0  # seconds
+_api: Any = admin  # its types are incomplete
 
 
 def administrator(bootstrap: str) -> Any:
-    """A client of one's own, to use as a context: after outages one was seen that heard nothing of brokers that were
-    there, for as long as it lived.
-    """
+    """Return a new admin client to use as a context manager. After outages, old clients stayed disconnected."""
     return _api.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
-    """The group's committed offset of each partition, where it has come past the beginning."""
-    asked = [ConsumerGroupTopicPartitions(group)]
+    """Return the group's committed offset of each partition that has one above 0."""
+    wanted = [ConsumerGroupTopicPartitions(group)]
     with administrator(bootstrap) as client:
-        ((_, future),) = client.list_consumer_group_offsets(asked, request_timeout=UNTIMED).items()
+        ((_, future),) = client.list_consumer_group_offsets(wanted, request_timeout=UNTIMED).items()
         found = future.result(SECONDS).topic_partitions
     return {at.partition: at.offset for at in found if at.topic == topic and at.offset > 0}
 
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """Where each partition that holds anything ends."""
+    """Return the end offset of each partition that is not empty."""
     latest = dict.fromkeys([TopicPartition(topic, n) for n in range(PARTITIONS)], _api.OffsetSpec.latest())
     with administrator(bootstrap) as client:
         found = {at.partition: future.result(SECONDS).offset for at, future in client.list_offsets(latest).items()}
     return {number: offset for number, offset in found.items() if offset}
 
 
+def delete_committed(bootstrap: str, group: str, topic: str) -> None:
+    """Delete the records of the topic that the group has committed, as retention would."""
+    offsets = committed(bootstrap, group, topic)
+    wanted = [TopicPartition(topic, number, offset) for number, offset in offsets.items()]
+    with administrator(bootstrap) as client:
+        for future in client.delete_records(wanted).values() if wanted else ():
+            future.result(SECONDS)
+
+
 def owners(bootstrap: str, group: str) -> str:
-    """Which member has which partitions, and which it is to have if those are others."""
+    """Return the partitions of each member, and its target assignment if that differs. For diagnostics."""
     with administrator(bootstrap) as client:
         ((_, future),) = client.describe_consumer_groups([group], request_timeout=UNTIMED).items()
         members = future.result(SECONDS).members
-    told = []
+    rows = []
     for member in members:
         has, wants = _numbers(member.assignment), _numbers(member.target_assignment)
-        told.append(f"{member.client_id} has {has}{'' if wants in (None, has) else f', and is to have {wants}'}")
-    return "; ".join(sorted(told)) or "no member"
+        rows.append(f"{member.client_id} has {has}{'' if wants in (None, has) else f', target {wants}'}")
+    return "; ".join(sorted(rows)) or "no member"
 
 
 def _numbers(assignment: Any) -> list[int] | None:
@@ -54,7 +62,7 @@ def _numbers(assignment: Any) -> list[int] | None:
 
 
 def configure(bootstrap: str, group: str, settings: dict[str, str]) -> None:
-    """Set the broker's configuration of a group."""
+    """Set the group's configuration on the broker."""
     put = _api.AlterConfigOpType.SET
     entries = [_api.ConfigEntry(name, value, incremental_operation=put) for name, value in settings.items()]
     resource = _api.ConfigResource(_api.ResourceType.GROUP, group, incremental_configs=entries)

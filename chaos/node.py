@@ -1,4 +1,4 @@
-"""One Kafka broker and controller, with a listener of its own for every replica, behind that replica's link."""
+"""One Kafka broker and controller. Each replica has a separate listener behind a separate link."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from chaos import own
-from chaos.own import ROOT
+from chaos import procutil
+from chaos.procutil import ROOT
 
 if TYPE_CHECKING:
     import subprocess
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 VERSION = os.environ.get("KAFKA_VERSION", "4.3.0")
 _JAVA = ROOT / ".runtime/java/bin/java"
 _JARS = ROOT / f".runtime/kafka-{VERSION}"
-_DISK = 768  # megabytes, where the disk may become full
+_DISK = 768  # megabytes, for a disk that may become full
 _BALLAST = 2**20
-# The smallest request there is, ApiVersions v0, and what its answer begins with behind the length.
+# The smallest request (ApiVersions v0), and the first bytes of its response after the length.
 _PING, _PONG = b"\0\0\0\x0a\0\x12\0\0ping\xff\xff", b"ping\0\0"
 
 _LOGGING = """rootLogger.level=INFO
@@ -37,7 +37,7 @@ appender.file.layout.pattern=[%d] %p %m (%c)%n
 
 
 class Node:
-    """``number`` from 1. ``port`` is the direct listener: of the suite itself, and of the other brokers."""
+    """A broker. ``number`` counts from 1. ``port`` is the direct listener of the suite and of the other brokers."""
 
     def __init__(self, number: int, folder: Path, links: Sequence[Link], *, small_disk: bool) -> None:
         self.number = number
@@ -46,10 +46,10 @@ class Node:
         self.data = self.folder / "disk"
         self.small_disk = small_disk
         if small_disk:
-            own.mount_small(self.data, _DISK)
-        self.port, self.controller, *self._lanes = own.free_ports(2 + len(links))
+            procutil.mount_small(self.data, _DISK)
+        self.port, self.controller, *self._listeners = procutil.free_ports(2 + len(links))
         self._links = links
-        for link, port in zip(links, self._lanes, strict=True):
+        for link, port in zip(links, self._listeners, strict=True):
             link.target = port
         self.process: subprocess.Popen[bytes] | None = None
         self.frozen = False
@@ -61,10 +61,13 @@ class Node:
         return [_JAVA, *options, f"-Dlog4j2.configurationFile={self.folder}/log4j2.properties", "-cp", f"{_JARS}/*"]
 
     def write_settings(self, nodes: Sequence[Node]) -> None:
-        """Its settings, once the others' ports are known."""
-        lanes = {f"LANE{lane}": port for lane, port in enumerate(self._lanes)}
-        ours = {"DIRECT": self.port, **lanes}
-        outside = {"DIRECT": self.port, **{f"LANE{lane}": link.port for lane, link in enumerate(self._links)}}
+        """Write its settings. The ports of all brokers must be known."""
+        listeners = {f"LISTENER{listener}": port for listener, port in enumerate(self._listeners)}
+        ours = {"DIRECT": self.port, **listeners}
+        outside = {
+            "DIRECT": self.port,
+            **{f"LISTENER{listener}": link.port for listener, link in enumerate(self._links)},
+        }
         copies, least = len(nodes), min(2, len(nodes))
         settings = {
             "process.roles": "broker,controller",
@@ -99,22 +102,22 @@ class Node:
             if await process.wait():
                 raise RuntimeError(f"broker {self.number}: the storage cannot be prepared, see {console.name}")
 
-    # -- life
+    # -- its process
 
     def launch(self, run: str) -> None:
-        """Start it; it is not waited for."""
-        environment = {"PATH": os.environ["PATH"], own.MARKER: run}
+        """Start it without waiting for it."""
+        environment = {"PATH": os.environ["PATH"], procutil.MARKER: run}
         command = [*self._command, "kafka.Kafka", self.folder / "settings"]
-        self.process = own.start(command, environment, self.folder / "console")
+        self.process = procutil.start(command, environment, self.folder / "console")
         self.frozen = False
 
     @property
     def running(self) -> bool:
-        """Whether its process is there."""
+        """Return whether its process is alive."""
         return self.process is not None and self.process.poll() is None
 
     async def answers(self) -> bool:
-        """Whether it answers now."""
+        """Return whether it answers now."""
         if not self.running:
             return False
         writer = None
@@ -130,7 +133,7 @@ class Node:
                 writer.close()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send its process a signal."""
+        """Send a signal to its process."""
         self.frozen = number is signal.SIGSTOP or (self.frozen and number is not signal.SIGCONT)
         if self.process is not None and self.running:
             self.process.send_signal(number)
@@ -138,22 +141,22 @@ class Node:
     # -- its disk
 
     def fill_disk(self) -> None:
-        """Leave no byte free."""
+        """Fill the disk to the last byte."""
         with contextlib.suppress(OSError), (self.data / "ballast").open("wb", buffering=0) as ballast:
             while ballast.write(bytes(_BALLAST)):
                 pass
 
     def free_disk(self) -> None:
-        """Make room again."""
+        """Free the disk."""
         (self.data / "ballast").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Nothing of it stays but its folder."""
+        """Kill it. Its folder stays."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
         if self.small_disk:
-            own.unmount(self.data)
+            procutil.unmount(self.data)
 
 
 _QUICK = {

@@ -1,21 +1,20 @@
-"""What will happen, drawn from the seed before anything does: the same options give the same plan, on any machine."""
+"""The plan of a run, drawn from its seed: the same options give the same plan on every machine."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from chaos import faults, load
-from chaos.faults import BY_NAME
+from chaos import faults, requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from chaos.faults import Kind
-    from chaos.load import Item
+    from chaos.options import Options
+    from chaos.requests import Item
 
-# Seconds that are left alone afterwards, at least.
+# Seconds after a fault during which its place has no other fault.
 RECOVERY = {
     "process": 0.0,
     "replica": 4.0,
@@ -25,38 +24,8 @@ RECOVERY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a run is made from, and what its results are kept under."""
-
-    seed: int
-    guarantee: str = "at-least-once"
-    ordering: str = "partition"
-    protocol: str = "consumer"
-    brokers: int = 1
-    mix: str = "all"
-    load: str = "mixed"
-    store: str = ""
-    faults: int = 0  # this many, or
-    minutes: float = 1.0  # as many as there is time for
-    gap: float = 1.5  # seconds from one fault to the next, on average
-    replicas: int = 2
-    processes: int = 2
-    session: float = 5.0
-
-    @property
-    def title(self) -> str:
-        """In a line."""
-        parts = [self.guarantee, self.ordering, self.protocol, f"{self.brokers} broker(s)", self.mix, self.load]
-        return ", ".join([*parts, *([self.store] if self.store else []), f"seed {self.seed}"])
-
-    def as_json(self) -> dict[str, Any]:
-        """For the records."""
-        return asdict(self)
-
-
 class Fault(NamedTuple):
-    """One fault: ``at`` seconds after the load began, for ``seconds``. Targets are numbers, modulo what is there."""
+    """One fault: ``at`` seconds after the load began, for ``seconds``. Targets are numbers modulo the existing ones."""
 
     number: int
     at: float
@@ -79,20 +48,22 @@ class Fault(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A run before it happens."""
+    """A run before its execution."""
 
     options: Options
     faults: Sequence[Fault]
     items: Sequence[Item]
-    seconds: float  # until the last fault is over and the last request sent
+    seconds: float  # until the last fault is over and the last request is sent
 
 
-def draw(options: Options, *, root: bool) -> Plan:
-    """The plan of these options. ``root``: what only root can do may happen."""
-    kinds = faults.available(options.mix, brokers=options.brokers, root=root, store=options.store)
+def draw(options: Options, *, rights: Collection[str]) -> Plan:
+    """Draw the plan of these options. ``rights`` includes the faults that need them. Raise ValueError if it fails."""
+    kinds = faults.available(
+        options.mix, brokers=options.brokers, rights=rights, store=options.store, uses=options.uses
+    )
     planned = list(_faults(options, kinds)) if kinds else []
     end = max([options.minutes * 60 if not options.faults else 0.0, *(one.at + one.seconds for one in planned)])
-    return Plan(options, planned, load.draw(options, end), end)
+    return Plan(options, planned, requests.draw(options, end), end)
 
 
 def _faults(options: Options, kinds: Sequence[Kind]) -> Iterable[Fault]:
@@ -105,12 +76,12 @@ def _faults(options: Options, kinds: Sequence[Kind]) -> Iterable[Fault]:
         replica, slot = rng.randrange(options.replicas), rng.randrange(options.processes)
         broker = _broker(rng, kind, options.brokers)
         gap = min(rng.expovariate(1 / options.gap), 4 * options.gap)
-        places = _places(kind, replica, options.replicas)
-        if any(busy.get(place, 0.0) > now for place in places):
-            # Something else is going on there. With so little of it left to draw from, time has to pass.
+        records = _places(kind, replica, options.replicas)
+        if any(busy.get(place, 0.0) > now for place in records):
+            # The place is busy: advance the time, and draw again.
             now += 0.1
             continue
-        busy |= dict.fromkeys(places, now + seconds + RECOVERY[kind.area])
+        busy |= dict.fromkeys(records, now + seconds + RECOVERY[kind.area])
         yield Fault(number, round(now, 2), kind, replica, slot, broker, seconds)
         number += 1
         now += gap
@@ -118,12 +89,12 @@ def _faults(options: Options, kinds: Sequence[Kind]) -> Iterable[Fault]:
 
 def _broker(rng: random.Random, kind: Kind, brokers: int) -> int:
     some = rng.randrange(brokers)
-    everyone = rng.random() < 0.5  # noqa: PLR2004 - half of the cuts are from all of them
+    everyone = rng.random() < 0.5  # noqa: PLR2004 - half of the cuts separate it from all brokers
     return -1 if kind.area == "network" and everyone else some
 
 
 def _places(kind: Kind, replica: int, replicas: int) -> list[str]:
-    """What a fault has for itself while it lasts. Any number of processes may be killed or frozen at once."""
+    """Return the places that are closed to other faults. Any number of processes may be killed or frozen at once."""
     if kind.name == "rolling-restart":
         return [f"replica {number}" for number in range(replicas)]
     if kind.name == "scale":
@@ -133,8 +104,3 @@ def _places(kind: Kind, replica: int, replicas: int) -> list[str]:
     if kind.area == "network":
         return [f"network {replica}"]
     return {"broker": ["brokers"], "store": ["store"]}.get(kind.area, [])
-
-
-def windows(found: Iterable[tuple[str, float, float]]) -> list[tuple[float, float]]:
-    """When something happened that may be an excuse, from names, begins and ends."""
-    return [(begin, end) for name, begin, end in found if not BY_NAME[name].clean]

@@ -1,4 +1,4 @@
-"""A TCP proxy that can do to connections what networks do: a listener per broker and replica, in one event loop."""
+"""A TCP proxy that injects network faults: one listener per broker and replica, in one event loop."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 _CHUNK = 65_536
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of zero: close() sends RST
 
 
 class Way:
-    """One direction of a link. What is held back arrives when the way is open again, as it does by retransmission."""
+    """One direction of a link. Blocked data arrives once it is open again, as after TCP retransmission."""
 
     def __init__(self) -> None:
-        self.delay = 0.0  # seconds, give or take ``jitter``
+        self.delay = 0.0  # seconds, plus or minus ``jitter``
         self.jitter = 0.0
         self.rate = 0.0  # bytes per second; 0: no limit
         self._open = asyncio.Event()
         self._open.set()
 
     def block(self) -> None:
-        """A black hole from now on."""
+        """Deliver no data from now on."""
         self._open.clear()
 
     def clear(self) -> None:
-        """Nothing is wrong any more."""
+        """Remove all faults."""
         self.delay = self.jitter = self.rate = 0.0
         self._open.set()
 
     async def pass_through(self, count: int) -> None:
-        """Returns when so many bytes may go on."""
+        """Wait until that many bytes may pass."""
         await self._open.wait()
         wait = self.delay + random.uniform(-self.jitter, self.jitter)
         if self.rate:
@@ -47,7 +47,7 @@ class Way:
 
 
 class Link:
-    """Between one replica and one broker. ``port`` is where the replica connects; use it as a context."""
+    """The link between one replica and one broker, as a context manager. The replica connects to ``port``."""
 
     def __init__(self, target: int = 0) -> None:
         self.out, self.back = Way(), Way()  # from the replica to the broker, and from the broker to the replica
@@ -71,13 +71,13 @@ class Link:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def clear(self) -> None:
-        """Heal it."""
+        """Remove all faults of both directions."""
         self.refusing = False
         self.out.clear()
         self.back.clear()
 
     def reset(self) -> None:
-        """RST on every connection, both sides."""
+        """Reset every connection on both sides."""
         for writer in tuple(self._connections):
             _reset(writer)
 
@@ -95,7 +95,7 @@ class Link:
                 self._tasks.discard(task)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self.out.pass_through(0)  # nobody is reached through a black hole
+        await self.out.pass_through(0)  # a blocked link accepts no connections
         try:
             inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
@@ -120,7 +120,7 @@ class Link:
 
 
 async def _first(*pumps: Coroutine[None, None, None]) -> None:
-    """When one side has ended, so does the other."""
+    """Run both until one ends, and end the other."""
     tasks = [asyncio.ensure_future(pump) for pump in pumps]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

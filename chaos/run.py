@@ -1,4 +1,4 @@
-"""One run: a plan is played against real brokers and replicas, healed, drained and judged."""
+"""One run: a plan on real brokers and replicas. Everything is healed and drained before the result is judged."""
 
 from __future__ import annotations
 
@@ -9,110 +9,137 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from chaos import groups, oracle, own, stores, told, watch
-from chaos import plan as plans
-from chaos.acts import Scene
-from chaos.conductor import Conductor
-from chaos.fleet import Fleet
-from chaos.ledger import Evidence, Exit, read_journal
+from chaos import checker, groups, history, oracle, procutil, states, stores, watch
+from chaos.answer_invariants import unanswered
+from chaos.follow_ups import FollowUps
+from chaos.gathering import Run, Watched, gather
+from chaos.process_faults import RunContext
+from chaos.replicas import Replicas
+from chaos.scheduler import Scheduler
 from chaos.traffic import Reader, Submitter
+from chaos.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from chaos.cluster import Cluster
-    from chaos.ledger import Sample
-    from chaos.oracle import Violation
+    from chaos.cluster import Cluster, Topics
+    from chaos.evidence import Evidence, RecordId
     from chaos.plan import Plan
-
-CALM = 10.0  # seconds after a fault until an end by SIGTERM has to be a clean one
 
 
 class Result(NamedTuple):
-    """What a run came to."""
+    """The result of a run. ``faults`` counts the injected faults by kind."""
 
     plan: Plan
     evidence: Evidence
     violations: Sequence[Violation]
-    words: Sequence[str]  # what is known of the requests that went wrong
-    faults: Counter[str]  # that happened, by kind
+    diagnostics: Sequence[str]
+    faults: Counter[str]
+    skipped: int
     seconds: float
 
 
-async def play(plan: Plan, cluster: Cluster, folder: Path, say: Callable[[str], None]) -> Result:
-    """Play a plan."""
+async def execute(plan: Plan, cluster: Cluster, folder: Path, echo: Callable[[str], None]) -> Result:
+    """Execute a plan and judge its evidence."""
     began = time.monotonic()
     topics = await cluster.make_topics()
-    with stores.opened(plan.options.store, folder) as store, Reader(cluster.bootstrap, topics) as reader:
-        fleet = Fleet(plan.options, cluster, topics, folder, store.url if store else "")
-        scene = Scene(fleet, cluster, topics, asyncio.Lock(), asyncio.Lock(), store)
-        conductor = Conductor(scene, say)
-        submitter = Submitter(cluster.bootstrap, topics.requests)
-        samples: list[Sample] = []
-        failed: list[str] = []
-        progress = watch.Progress(fleet, reader, topics.requests)
+    with contextlib.ExitStack() as stack:
+        run = _parts(stack, plan, _Place(cluster, topics, folder), echo)
         try:
-            await _set_up(plan, scene)
-            say(f"{plan.options.title}: {len(plan.faults)} faults, {len(plan.items)} requests")
-            async with _beside(fleet.keep(), watch.sample(fleet, samples)):
-                await _disturb(plan, conductor, submitter)
-                await _heal(scene)
-                say("healed; waiting for the rest")
-                try:
-                    once = plan.options.guarantee == "at-most-once"
-                    await progress.wait_done(submitter.sent, all_answered=not once)
-                except watch.StalledError as error:
-                    failed.append(str(error))
-            drained_at = time.monotonic()
-            await fleet.drain()
-            failed += [text for text in [await reader.read_all()] if text]
-            await progress.look()
+            await _set_up(run)
+            echo(f"{plan.options.title}: {len(plan.faults)} faults, {len(plan.items)} requests")
+            drained_at = await _under_faults(run)
+            run.watched.failed.extend(text for text in [await run.reader.read_all()] if text)
+            await run.progress.update()
         finally:
-            fleet.close()
-        if reader.unreadable:
-            failed.append(f"{reader.unreadable} records that are neither answers nor dead letters")
-        evidence = Evidence(
-            options=plan.options,
-            topic=topics.requests,
-            sent=submitter.sent,
-            again=submitter.again,
-            answers=reader.answers,
-            letters=reader.letters,
-            marks=read_journal(fleet.journal),
-            committed=progress.committed,
-            ends=progress.ends,
-            told_lost=told.lost(fleet),
-            excuses=plans.windows((one.fault.kind.name, one.begin, one.end) for one in conductor.played),
-            exits=_exits(fleet, conductor, drained_at),
-            leftovers=await _leftovers(cluster),
-            samples=samples,
-            hung=told.hung(fleet),
-            holds=told.holds(fleet),
-            effects=store.effects() if store else None,
-            failed=[*failed, *fleet.failed],
-        )
-    violations = oracle.judge(evidence)
-    places = {place for violation in violations for place in violation.places}
-    if failed:
-        places |= set(oracle.lost(evidence))
-    words = watch.last_words(fleet, evidence, places)
-    faults = Counter(one.fault.kind.name for one in conductor.played)
-    return Result(plan, evidence, violations, words, faults, time.monotonic() - began)
+            run.context.replicas.close()
+        evidence = await gather(run, drained_at)
+    violations = [*oracle.judge(evidence), *_second_opinion(evidence, folder)]
+    details = watch.diagnostics(run.context.replicas, evidence, _suspicious(evidence, violations, run.watched))
+    faults = Counter(one.fault.kind.name for one in run.scheduler.injected)
+    return Result(plan, evidence, violations, details, faults, len(run.scheduler.skipped), time.monotonic() - began)
 
 
-async def _set_up(plan: Plan, scene: Scene) -> None:
-    options, fleet = plan.options, scene.fleet
-    session = {"consumer.session.timeout.ms": f"{options.session * 1000:.0f}"}
-    await asyncio.to_thread(groups.configure, scene.cluster.bootstrap, fleet.group, session)
+class _Place(NamedTuple):
+    """The place of a run."""
+
+    cluster: Cluster
+    topics: Topics
+    path: Path
+
+
+def _parts(stack: contextlib.ExitStack, plan: Plan, place: _Place, echo: Callable[[str], None]) -> Run:
+    cluster, topics, folder = place
+    store = stack.enter_context(stores.opened(plan.options.store, folder))
+    reader = stack.enter_context(Reader(cluster.bootstrap, topics))
+    chained = "follow-ups" in plan.options.uses
+    follow_ups = stack.enter_context(FollowUps(cluster.bootstrap, topics.requests)) if chained else None
+    replicas = Replicas(plan.options, cluster, topics, folder, store.url if store else "")
+    context = RunContext(replicas, cluster, topics, asyncio.Lock(), asyncio.Lock(), store)
+    return Run(
+        plan,
+        context,
+        Scheduler(context, echo),
+        Submitter(cluster.bootstrap, topics.requests),
+        states.Canceller(cluster.bootstrap, topics.requests, topics.states),
+        reader,
+        follow_ups,
+        watch.Progress(replicas, reader, topics.requests, follow_ups),
+        Watched([], []),
+        echo,
+    )
+
+
+def _suspicious(evidence: Evidence, violations: list[Violation], watched: Watched) -> set[RecordId]:
+    """Return the requests to show in detail: those of violations, and those without an answer after a failure."""
+    records = {record for violation in violations for record in violation.records}
+    return records | set(unanswered(evidence)) if watched.failed else records
+
+
+def _second_opinion(evidence: Evidence, folder: Path) -> list[Violation]:
+    """Return the findings of the independent checker in the same history, which stays in the folder."""
+    file = folder / "history.jsonl"
+    history.write(evidence, file)
+    return [Violation("checker", text) for text in checker.check(checker.read(file))]
+
+
+async def _set_up(run: Run) -> None:
+    options, replicas = run.plan.options, run.context.replicas
+    settings = {
+        "consumer.session.timeout.ms": f"{options.session * 1000:.0f}",
+        "consumer.heartbeat.interval.ms": f"{options.heartbeat * 1000:.0f}",
+    }
+    await asyncio.to_thread(groups.configure, run.context.cluster.bootstrap, replicas.group, settings)
     for number in range(options.replicas):
-        fleet.join(number)
-    await fleet.wait_ready()
+        replicas.join(number)
+    await replicas.wait_ready()
+
+
+async def _under_faults(run: Run) -> float:
+    """Send the requests under faults, heal, wait for the rest, and drain. Return when the drain began."""
+    replicas, items = run.context.replicas, run.plan.items
+    async with _beside(replicas.keep(), watch.sample(replicas, run.watched.samples)):
+        begin = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run.submitter.send(items, begin))
+            group.create_task(run.canceller.send(items, run.submitter.stored, begin))
+            group.create_task(run.scheduler.run(run.plan.faults, begin))
+        await _heal(run.context)
+        run.echo("healed; waiting for the remaining answers")
+        try:
+            everything = run.plan.options.guarantee != "at-most-once"
+            await run.progress.wait_done(run.submitter.sent, all_answered=everything)
+        except watch.NoProgressError as error:
+            run.watched.failed.append(str(error))
+    drained_at = time.monotonic()
+    await replicas.drain()
+    return drained_at
 
 
 @contextlib.asynccontextmanager
 async def _beside(*endless: object) -> AsyncIterator[None]:
-    """Run these while the context lasts. If one fails, so does the context's end."""
+    """Run these tasks during the context. If one fails, the context raises its error at the end."""
     tasks = [asyncio.ensure_future(one) for one in endless]  # type: ignore[call-overload]
     try:
         yield
@@ -125,44 +152,15 @@ async def _beside(*endless: object) -> AsyncIterator[None]:
             raise end
 
 
-async def _disturb(plan: Plan, conductor: Conductor, submitter: Submitter) -> None:
-    begin = time.monotonic()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(submitter.send(plan.items, begin))
-        group.create_task(conductor.play(plan.faults, begin))
-
-
-async def _heal(scene: Scene) -> None:
-    """Undo everything, whoever should have done it."""
-    cluster, fleet = scene.cluster, scene.fleet
+async def _heal(context: RunContext) -> None:
+    """Undo all faults, including those that should have ended already."""
+    cluster, replicas = context.cluster, context.replicas
     cluster.heal()
     for node in cluster.nodes:
         node.signal(signal.SIGCONT)
         if not node.running:
             node.launch(cluster.run)
-    for replica in fleet.members.values():
-        own.send([replica.process.pid, *(worker.pid for worker in replica.workers())], signal.SIGCONT)
+    for replica in replicas.members.values():
+        procutil.send([replica.process.pid, *(worker.pid for worker in replica.workers())], signal.SIGCONT)
     await cluster.wait_answers()
-    await cluster.wait_in_sync(scene.topics)
-
-
-def _exits(fleet: Fleet, conductor: Conductor, drained_at: float) -> list[Exit]:
-    """How replicas ended; a clean end is wanted of those that were asked to and had no fault beside them."""
-    faults = [(one.begin, one.end + CALM) for one in conductor.played if not one.fault.kind.clean]
-    exits = []
-    for one in fleet.ended:
-        calm = one.begin >= drained_at or not any(begin <= one.end and one.begin <= end for begin, end in faults)
-        exits.append(Exit(one.name, one.code, wanted=one.asked and calm))
-    return exits
-
-
-async def _leftovers(cluster: Cluster) -> list[str]:
-    """What still runs of the run, its brokers aside."""
-    brokers = {node.process.pid for node in cluster.nodes if node.process is not None}
-    left: dict[int, str] = {}
-    for _ in range(20):
-        left = {pid: line for pid, line in own.marked(cluster.run).items() if pid not in brokers}
-        if not left:
-            break
-        await asyncio.sleep(0.1)
-    return [f"process {pid} is left over: {line}" for pid, line in left.items()]
+    await cluster.wait_in_sync(context.topics)

@@ -1,4 +1,4 @@
-"""The store that holds results and offsets together, and the table that handlers write their effects into."""
+"""The offset store of a run, and the table into which handlers write their effects."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from chaos.ledger import Place
-    from tests.stores.postgres import Postgres
+    from chaos.evidence import RecordId
+    from chaos.postgres import Postgres
 
 _CREATE = "CREATE TABLE chaos_effects (partition_number INTEGER NOT NULL, record_offset BIGINT NOT NULL)"
 
 
 class Store(NamedTuple):
-    """A database; ``url`` as SQLAlchemy writes it. ``server`` is the one behind it, if there is one."""
+    """A database with its SQLAlchemy ``url``. ``server`` is its server, if it has one."""
 
     url: str
     server: Postgres | None = None
 
     def prepare(self) -> None:
-        """Make the table of effects. It has no key: a second effect must not be refused but seen."""
+        """Create the table of effects. It has no key, so that a second effect is visible instead of refused."""
         self._execute(_CREATE)
 
-    def effects(self) -> Counter[Place]:
-        """How many effects each request has had."""
+    def effects(self) -> Counter[RecordId]:
+        """Return how many effects each request had."""
         rows = self._execute("SELECT partition_number, record_offset FROM chaos_effects")
         return Counter((int(partition), int(offset)) for partition, offset in rows)
 
     def _execute(self, statement: str) -> list[tuple[int, int]]:
-        import sqlalchemy  # noqa: PLC0415 - not everybody has it
+        import sqlalchemy  # noqa: PLC0415 - an optional dependency
 
         engine = sqlalchemy.create_engine(self.url.replace("postgresql://", "postgresql+psycopg://"))
         try:
@@ -44,9 +44,9 @@ class Store(NamedTuple):
 
 
 def fetch(names: Collection[str]) -> None:
-    """Install what these need and is not here, while there is a network to fetch it from."""
+    """Install the packages that these stores need, while there is a network."""
     if "postgresql" in names:
-        from tests.stores.postgres import running_postgres  # noqa: PLC0415 - it needs what few have
+        from chaos.postgres import running_postgres  # noqa: PLC0415 - an optional dependency
 
         with running_postgres():
             pass
@@ -54,7 +54,7 @@ def fetch(names: Collection[str]) -> None:
 
 @contextlib.contextmanager
 def opened(name: str, folder: Path) -> Iterator[Store | None]:
-    """``sqlite``, ``postgresql`` (a server of the run's own), or nothing."""
+    """Yield ``sqlite``, ``postgresql`` (with a private server), or no store, opened."""
     if not name:
         yield None
         return
@@ -63,7 +63,7 @@ def opened(name: str, folder: Path) -> Iterator[Store | None]:
         store.prepare()
         yield store
         return
-    from tests.stores.postgres import running_postgres  # noqa: PLC0415 - it needs what few have
+    from chaos.postgres import running_postgres  # noqa: PLC0415 - an optional dependency
 
     with running_postgres() as server:
         store = Store(server.fresh(), server)

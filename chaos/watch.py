@@ -1,4 +1,4 @@
-"""Watching a run: does it go on, how much memory do its processes take, and what do the logs say of a request?"""
+"""Observation of a run: its progress, the memory of its processes, and diagnostics of requests with violations."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from chaos import groups
-from chaos.ledger import Sample
+from chaos import groups, log_events
+from chaos.evidence import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from chaos.fleet import Fleet
-    from chaos.ledger import Evidence, Place
+    from chaos.evidence import Evidence, RecordId
+    from chaos.follow_ups import FollowUps
+    from chaos.replicas import Replicas
     from chaos.traffic import Reader
 
 SAMPLE_SECONDS = 4.0
-PATIENCE = 75.0  # seconds without any progress although everything is healed
-QUIET = 9.0  # the same where what is missing may be lost: longer than any request takes
+NO_PROGRESS_SECONDS = 75.0  # seconds without an answer or a commit, although everything is healed
+SETTLE_SECONDS = 9.0  # the same if missing answers may be lost: longer than any request takes
 _SHOWN = 8
 
 
-class StalledError(Exception):
-    """Nothing goes on any more."""
+class NoProgressError(Exception):
+    """Requests remain, but no answer or commit arrives."""
 
 
-async def sample(fleet: Fleet, samples: list[Sample]) -> None:
-    """Look at the worker processes every few seconds; never returns."""
+async def sample(replicas: Replicas, samples: list[Sample]) -> None:
+    """Sample all worker processes every few seconds. Never return."""
     while True:
         await asyncio.sleep(SAMPLE_SECONDS)
-        for replica in list(fleet.members.values()):
+        for replica in list(replicas.members.values()):
             for process in replica.workers():
                 with contextlib.suppress(psutil.Error):
                     pss = process.memory_full_info().pss
@@ -44,74 +45,89 @@ async def sample(fleet: Fleet, samples: list[Sample]) -> None:
 
 
 def _threads(pid: int) -> Counter[str]:
-    """The client names its threads after what they are for."""
+    """Return the threads by name. librdkafka names each thread after its purpose."""
     found: Counter[str] = Counter()
     for file in Path(f"/proc/{pid}/task").glob("*/comm"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the thread has ended
             found[file.read_text().strip()] += 1
     return found
 
 
 class Progress:
-    """Whether answers and commits come in, and whether all that has to be there is."""
+    """The progress of a run: whether answers and commits arrive, and whether everything is done."""
 
-    def __init__(self, fleet: Fleet, reader: Reader, topic: str) -> None:
-        self._fleet, self._reader, self._topic = fleet, reader, topic
-        self._bootstrap = fleet.cluster.bootstrap
+    def __init__(self, replicas: Replicas, reader: Reader, topic: str, follow_ups: FollowUps | None = None) -> None:
+        self._replicas, self._reader, self._topic = replicas, reader, topic
+        self._follow_ups = follow_ups
+        self._bootstrap = replicas.cluster.bootstrap
         self.committed: dict[int, int] = {}
         self.ends: dict[int, int] = {}
 
-    async def look(self) -> None:
-        """Ask the brokers where the group stands."""
-        with contextlib.suppress(Exception):  # they may be away, or slow
-            self.committed = await asyncio.to_thread(groups.committed, self._bootstrap, self._fleet.group, self._topic)
-            self.ends = await asyncio.to_thread(groups.ends, self._bootstrap, self._topic)
+    async def update(self) -> None:
+        """Read the group's offsets from the brokers."""
+        with contextlib.suppress(Exception):  # they may be down or slow
+            group = self._replicas.group
+            self.committed = await asyncio.to_thread(groups.committed, self._bootstrap, group, self._topic)
+            ends = await asyncio.to_thread(groups.ends, self._bootstrap, self._topic)
+            self.ends = ends_of(self.committed, ends, self._follow_ups.ends) if self._follow_ups else ends
 
     async def _owners(self) -> str:
         with contextlib.suppress(Exception):
-            return await asyncio.to_thread(groups.owners, self._bootstrap, self._fleet.group)
+            return await asyncio.to_thread(groups.owners, self._bootstrap, self._replicas.group)
         return "the group cannot be described"
 
-    async def wait_done(self, sent: Iterable[Place], *, all_answered: bool) -> None:
-        """Wait until everything is committed and, if that can be hoped for, answered. Raises StalledError."""
+    async def wait_done(self, sent: Iterable[RecordId], *, all_answered: bool) -> None:
+        """Wait until all is committed and, if ``all_answered``, answered. Raise NoProgressError if progress stops."""
         wanted, state, since = set(sent), None, time.monotonic()
         while True:
-            await self.look()
+            await self.update()
             answered = self._reader.answered
             done = bool(self.ends) and self.committed == self.ends
+            done = done and (self._follow_ups is None or self._follow_ups.quiet)
             if done and not wanted - answered:
                 return
-            # At most once commits come before the work, and an answer may never come: it has to be quiet for a while.
-            if done and not all_answered and time.monotonic() - since > QUIET:
+            # At-most-once commits before the work, and an answer may never come: wait until nothing changes.
+            if done and not all_answered and time.monotonic() - since > SETTLE_SECONDS:
                 return
             now = len(answered), sum(self.committed.values())
             if now != state:
                 state, since = now, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
+            elif time.monotonic() - since > NO_PROGRESS_SECONDS:
                 missing = len(wanted - answered)
-                raise StalledError(
-                    f"no answer and no commit for {PATIENCE:g} s: {missing} unanswered, "
+                raise NoProgressError(
+                    f"no answer and no commit for {NO_PROGRESS_SECONDS:g} s: {missing} unanswered, "
                     f"committed {self.committed} of {self.ends}; {await self._owners()}"
                 )
             await asyncio.sleep(0.5)
 
 
-def last_words(fleet: Fleet, evidence: Evidence, places: Iterable[Place]) -> list[str]:
-    """What is known of some requests: what they are, what handlers noted, the last log lines that name them."""
+def ends_of(committed: Mapping[int, int], log: Mapping[int, int], requests: Mapping[int, int]) -> dict[int, int]:
+    """Return the offset of each partition at which everything is committed.
+
+    Transactions leave markers behind the last request, where its log ends. A commit may be before or behind them.
+    """
+    found = {}
+    for number, end in requests.items():
+        at = committed.get(number, 0)
+        found[number] = at if end <= at <= log.get(number, end) else end
+    return found
+
+
+def diagnostics(replicas: Replicas, evidence: Evidence, records: Iterable[RecordId]) -> list[str]:
+    """Return what is known about some requests: their kind, their journal, and the last log lines that name them."""
     starts, found = evidence.starts, []
-    for place in sorted(places)[:_SHOWN]:
-        partition, offset = place
-        item = evidence.sent.get(place)
-        marks = [
-            f"{m.event} pid {m.pid} attempt {m.attempt} at {m.time:.2f}" for m in evidence.marks if m.place == place
+    for record in sorted(records)[:_SHOWN]:
+        item = evidence.sent.get(record)
+        entries = [
+            f"{one.event} {one.replica} pid {one.pid} attempt {one.attempt} at {one.time:.2f}"
+            for one in evidence.journal
+            if one.record == record
         ]
-        found.append(
-            f"{partition}:{offset} {item.kind if item else '?'}, {len(starts.get(place, ()))} starts: {marks[-6:]}"
-        )
-        needle = f'"partition": {partition}, "offset": {offset},'
-        for replica in fleet.all:
-            found += [f"    {replica.log.name} {line[:400]}" for line in list(replica.lines(needle))[-3:]]
-        at_large = f"{evidence.topic}[{partition}]"
-        for replica in fleet.all[-fleet.options.replicas :]:
-            found += [f"    {replica.log.name} {line[:300]}" for line in list(replica.lines(at_large))[-2:]]
+        name, kind = f"{record[0]}:{record[1]}", item.kind if item else "?"
+        found.append(f"{name} {kind}, {len(starts.get(record, ()))} starts: {entries[-6:]}")
+        latest = replicas.all[-replicas.options.replicas :]
+        for replica in replicas.all:
+            of_request, of_partition = log_events.about(replica.log, evidence.topic, record)
+            shown = [*of_request[-3:], *(of_partition[-2:] if replica in latest else ())]
+            found += [f"    {replica.log.name} {line[:400]}" for line in shown]
     return found

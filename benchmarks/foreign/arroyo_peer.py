@@ -1,7 +1,7 @@
-"""sentry-arroyo doing the suite's tasks: a consumer, a pool of processes, producing the answers, then the commit.
+"""The suite's tasks in sentry-arroyo: a consumer, a pool of processes, a producer of answers, then the commit.
 
-Runs in an environment of its own: ``python -m benchmarks.foreign.arroyo_peer BATCH-SIZE PROCESSES``. Topics, group
-and broker come from the worker's variables.
+Runs in a separate environment: ``python -m benchmarks.foreign.arroyo_peer BATCH-SIZE BATCH-SECONDS PROCESSES``. The
+worker's variables name topics, group and broker.
 """
 # mypy: disable-error-code="import-not-found,misc"
 
@@ -30,14 +30,13 @@ from benchmarks.answering import answer_to
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BATCH_SECONDS = 0.01  # how long a batch waits to be full; 1 s in its documentation's example
-COMMIT_SECONDS = 0.1  # its default of 1 s is too coarse to be watched
+COMMIT_SECONDS = 0.1  # the suite watches commits, and the documented 1 s is too coarse for it
 STOP_SECONDS = 15.0
 BLOCK = 32 * 1024 * 1024  # bytes of shared memory per batch, so that large payloads fit
 
 
 def work(handler: str, message: Any) -> KafkaPayload:
-    """In a process of the pool: the answer to a request."""
+    """Return the answer to a request, computed in a process of the pool."""
     (partition, offset), *_ = message.committable.items()
     value = answer_to(
         getattr(handlers, handler), message.payload.value, partition.topic.name, partition.index, offset - 1
@@ -46,11 +45,12 @@ def work(handler: str, message: Any) -> KafkaPayload:
 
 
 class Factory(ProcessingStrategyFactory):
-    """The steps, anew with each assignment; the pool stays."""
+    """A factory of the steps for each assignment. The pool stays the same."""
 
-    def __init__(self, producer: KafkaProducer, batch_size: int, processes: int) -> None:
+    def __init__(self, producer: KafkaProducer, batch_size: int, batch_seconds: float, processes: int) -> None:
         self._producer = producer
         self._batch_size = batch_size
+        self._batch_seconds = batch_seconds
         self._pool = MultiprocessingPool(processes)
 
     def create_with_partitions(self, commit: Any, partitions: Mapping[Any, int]) -> Any:  # noqa: ARG002 - as it is called
@@ -59,7 +59,7 @@ class Factory(ProcessingStrategyFactory):
             functools.partial(work, os.environ["BENCH_HANDLER"]),
             Produce(self._producer, answers, CommitOffsets(commit)),
             max_batch_size=self._batch_size,
-            max_batch_time=BATCH_SECONDS,
+            max_batch_time=self._batch_seconds,
             pool=self._pool,
             input_block_size=BLOCK,
             output_block_size=BLOCK,
@@ -70,8 +70,8 @@ class Factory(ProcessingStrategyFactory):
         self._pool.close()
 
 
-def main(batch_size: str, processes: str) -> None:
-    """Work until a signal to stop."""
+def main(batch_size: str, batch_seconds: str, processes: str) -> None:
+    """Run until a signal to stop."""
     servers = [os.environ["KAFKA_BOOTSTRAP_SERVER"]]
     consumer = KafkaConsumer(
         build_kafka_consumer_configuration(
@@ -86,14 +86,14 @@ def main(batch_size: str, processes: str) -> None:
     processor = StreamProcessor(
         consumer,
         Topic(os.environ["KAFKA_REQUEST_TOPIC"]),
-        Factory(producer, int(batch_size), int(processes)),
+        Factory(producer, int(batch_size), float(batch_seconds), int(processes)),
         CommitPolicy(COMMIT_SECONDS, None),
         join_timeout=5,
     )
 
     def stop(*_: object) -> None:
         processor.signal_shutdown()
-        # Without its broker it would wait for ever. The group is its own and its processes' (below).
+        # Without a broker, it would wait without limit. The process group is also that of its pool (see below).
         killing = threading.Timer(STOP_SECONDS, os.killpg, (0, signal.SIGKILL))
         killing.daemon = True
         killing.start()

@@ -1,6 +1,7 @@
-"""Celery's side of the suite: the tasks for its workers, and a client that fills the queue or measures round trips.
+"""The Celery peer: the tasks for its workers, and a client that fills the queue or measures round trips.
 
-Runs in an environment of its own. The client: ``python -m benchmarks.foreign.celery_peer fill|trips``, see client.py.
+Runs in a separate environment. The client is ``python -m benchmarks.foreign.celery_peer fill|round-trips``, see
+client.py.
 """
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
@@ -11,13 +12,13 @@ import os
 from celery import Celery
 
 from benchmarks.foreign import client
-from benchmarks.foreign.work import Told, do
+from benchmarks.foreign.work import TaskReport, do
 
 SERVER = os.environ["BENCH_REDIS"]
 
-app = Celery("bench", broker=f"{SERVER}/0", backend=f"{SERVER}/1")
+app = Celery("bench", broker=os.environ.get("BENCH_RABBIT", f"{SERVER}/0"), backend=f"{SERVER}/1")
 app.conf.update(
-    task_acks_late=True,  # at least once, as the worker: acknowledged when done, not when taken
+    task_acks_late=True,  # at-least-once, like the worker: acknowledged when done instead of when received
     task_reject_on_worker_lost=True,  # and also when the process that ran it dies
     worker_prefetch_multiplier=int(os.environ["BENCH_PREFETCH"]),
     broker_connection_retry_on_startup=True,
@@ -25,8 +26,8 @@ app.conf.update(
 
 
 @app.task(name="run")
-def run(handler: str, payload: str) -> Told:
-    """One task."""
+def run(handler: str, payload: str) -> TaskReport:
+    """Run one task."""
     return do(handler, payload)
 
 
@@ -36,4 +37,5 @@ def one_trip(handler: str, payload: str) -> None:
 
 
 if __name__ == "__main__":
+    app.control.purge()  # for RabbitMQ; the suite has emptied Redis
     client.main(run.delay, one_trip)

@@ -1,4 +1,4 @@
-"""What sends tasks to the queue peers. Everything comes by standard input, results go to standard output, as JSON."""
+"""The client of the queue peers. It reads JSON from standard input and writes JSON to standard output."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 
 def main(send: Send, one_trip: Send) -> None:
-    """``fill``: a task for each payload of ``{"handler": …, "payloads": [[payload, how often], …]}``.
+    """Run the action in the arguments.
 
-    ``trips``: one empty task at a time, each after its gap, of ``{"gaps": [seconds, …],
-    "seconds": …}``, none begun after so many seconds; prints the times.
+    ``fill`` sends a task for each payload of ``{"handler": …, "payloads": [[payload, count], …]}``.
+
+    ``round-trips`` sends one empty task at a time, each after its gap, of ``{"gaps": [seconds, …], "seconds": …}``. It
+    starts none after that many seconds, and prints the times.
     """
     given = json.load(sys.stdin)
     if sys.argv[1] == "fill":

@@ -1,6 +1,7 @@
-"""Dramatiq's side of the suite: the actor for its workers, and a client that fills the queue or measures round trips.
+"""The Dramatiq peer: the actor for its workers, and a client that fills the queue or measures round trips.
 
-Runs in an environment of its own. The client: ``python -m benchmarks.foreign.dramatiq_peer fill|trips``, see client.py.
+Runs in a separate environment. The client is ``python -m benchmarks.foreign.dramatiq_peer fill|round-trips``, see
+client.py.
 """
 # mypy: disable-error-code="import-not-found,untyped-decorator"
 
@@ -14,7 +15,7 @@ from dramatiq.results import Results
 from dramatiq.results.backends import RedisBackend
 
 from benchmarks.foreign import client
-from benchmarks.foreign.work import Told, do
+from benchmarks.foreign.work import TaskReport, do
 
 SERVER = os.environ["BENCH_REDIS"]
 
@@ -24,8 +25,8 @@ dramatiq.set_broker(broker)
 
 
 @dramatiq.actor(actor_name="run", store_results=True)
-def run(handler: str, payload: str) -> Told:
-    """One task."""
+def run(handler: str, payload: str) -> TaskReport:
+    """Run one task."""
     return do(handler, payload)
 
 

@@ -1,4 +1,4 @@
-"""One task of a queue peer: the payload in, and what an answer tells out."""
+"""One task of a queue peer, from its payload to the report of the worker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from benchmarks import handlers
 
-Told = tuple[str, float, float, float]  # worker, started and finished (seconds since the epoch), CPU seconds
+TaskReport = tuple[str, float, float, float]  # worker, started and finished (seconds since the epoch), CPU seconds
 
 
-def do(handler: str, payload: str) -> Told:
-    """Run the handler of the suite, with what it looks at of a request."""
+def do(handler: str, payload: str) -> TaskReport:
+    """Run a handler of the suite with the part of a request that it reads. Return the report."""
     started, cpu = time.time(), time.thread_time()
     request: Any = SimpleNamespace(payload=payload)
     getattr(handlers, handler)(request, None)

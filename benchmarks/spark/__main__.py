@@ -1,4 +1,4 @@
-"""``python -m benchmarks.spark``: the pipeline's benchmarks, each beside its floor in the same run."""
+"""``python -m benchmarks.spark``: the pipeline's benchmarks, each with its lower bound in the same run."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How long an audit takes: ``python -m benchmarks.spark audit``, or by itself, for other sizes and heaps:
+"""The duration of an audit: ``python -m benchmarks.spark audit``, or for other sizes and heaps:
 
 ``python -m benchmarks.spark.audit [--rows N] [--heap 2g] [--lake DIR]``.
 
-Makes a manifest, requests and answers of a job that never was, then audits it in a fresh JVM: everything that
-``pipeline audit`` does but the questions to Kafka. The floor is Spark looking once at the columns that an audit needs;
-it comes second, in a JVM that is warm by then, with the files in the page cache.
+It writes a synthetic manifest, requests and answers, and audits them in a new JVM: all that ``pipeline audit`` does,
+except reading from Kafka. The lower bound is one scan of the columns that an audit needs. It runs second, with a warm
+JVM and the files in the page cache.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 from benchmarks.figures import Figure
 from benchmarks.spark.measure import CORES, ratio
 from benchmarks.spark.synthetic import DOUBLED, MISSING, SENT, make, settings_of
-from pipeline.asked import asked
-from pipeline.audit import lists
-from pipeline.audit.broker import Backlog
-from pipeline.audit.job import examine
-from pipeline.audit.output import Output
-from pipeline.bronze import Bronze
+from pipeline.audit import exceptions
+from pipeline.audit.backlog import Backlog
+from pipeline.audit.expected import expected_requests
+from pipeline.audit.writer import Output
+from pipeline.jobs.audit import examine
+from pipeline.lake.bronze import Bronze
 from pipeline.session import ROOT, build_session
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ HEAP = "2g"
 
 
 def run(rows: int = 20_000_000, repetitions: int = 1) -> list[Figure]:
-    """Seconds and memory of an audit, and how that compares with one look at its columns."""
+    """Return seconds and memory of an audit, and its ratio to one scan of its columns."""
     with tempfile.TemporaryDirectory(prefix="bench-audit-") as lake:
         _step("make", rows, HEAP, lake)
         results = [_step("audit", rows, HEAP, lake) for _ in range(repetitions)]
@@ -59,7 +59,7 @@ def run(rows: int = 20_000_000, repetitions: int = 1) -> list[Figure]:
 
 
 def _step(step: str, rows: int, heap: str, lake: str) -> dict[str, Any]:
-    """Each in a process of its own: what the making has in memory is not to help the audit."""
+    """Run a step in a separate process, so that the audit does not benefit from the memory of the first step."""
     command = [sys.executable, "-m", "benchmarks.spark.audit", "--rows", str(rows), "--heap", heap]
     done = subprocess.run([*command, "--lake", lake, "--step", step], check=True, stdout=subprocess.PIPE, cwd=ROOT)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -72,7 +72,7 @@ def _step(step: str, rows: int, heap: str, lake: str) -> dict[str, Any]:
 @click.option("--lake", type=click.Path(path_type=Path), help="Keep the tables here, or take those that are here.")
 @click.option("--step", type=click.Choice(["make", "audit"]), hidden=True)
 def main(rows: int, heap: str, lake: Path | None, step: str | None) -> None:
-    """Make the tables, audit them, print what it took."""
+    """Write the tables, audit them, and print the figures."""
     if step is not None:
         click.echo(json.dumps({"make": _make, "audit": _audit}[step](rows, heap, str(lake))))
         return
@@ -87,9 +87,9 @@ def _session(heap: str) -> SparkSession:
 
 
 def _make(rows: int, heap: str, lake: str) -> dict[str, Any]:
-    """The tables, unless they are there."""
+    """Write the tables unless they exist."""
     began = time.monotonic()
-    if not Path(settings_of(lake).bronze).exists():
+    if not Path(lake, "bronze").exists():
         spark = _session(heap)
         make(spark, lake, rows)
         spark.stop()
@@ -103,7 +103,7 @@ def _audit(rows: int, heap: str, lake: str) -> dict[str, Any]:
     ready = time.monotonic()
     with _Peak() as peak:
         output, bronze = Output(spark, settings), Bronze(spark, settings)
-        requests = asked(spark, settings, None)
+        requests = expected_requests(spark, settings, None)
         sent = spark.read.schema(SENT).parquet(f"{lake}/requests")
         findings = examine(settings, bronze, Backlog(), requests, lambda: sent, output)
         output.finish(findings)
@@ -128,8 +128,8 @@ def _audit(rows: int, heap: str, lake: str) -> dict[str, Any]:
 
 
 def _floor(numbers: DataFrame, answers: DataFrame) -> float:
-    """Seconds of one look at the numbers of all requests and at what an audit reads of the answers."""
-    needed = ["kind", "job", "decode_error", "isprocessed", *lists.ANSWER, *lists.MEASURED]
+    """Return the seconds of one pass over the numbers of all requests and the answer columns that an audit reads."""
+    needed = ["kind", "job", "decode_error", "isprocessed", *exceptions.ANSWER, *exceptions.MEASURED]
     began = time.monotonic()
     for table in (numbers, answers.select(*needed)):
         table.agg(F.bit_xor(F.xxhash64(*table.columns))).collect()
@@ -137,7 +137,7 @@ def _floor(numbers: DataFrame, answers: DataFrame) -> float:
 
 
 class _Peak:
-    """The most memory that this process and its children (the JVM) have had together."""
+    """The peak memory of this process and its children (the JVM) together."""
 
     def __init__(self) -> None:
         self.mib = 0

@@ -1,9 +1,9 @@
-"""Encoding requests and decoding answers, beside the floor: ``mapInArrow`` and protobuf (upb) with nothing around them.
+"""Encoding requests and decoding answers, compared with ``mapInArrow`` and protobuf (upb) alone.
 
-The floors make and take apart the same messages, every field of them; ours has also keys, headers and dates, gives null
-for what is absent or no valid time, and rows for what cannot be decoded. For decoding there are two: the bare floor is
-given nothing but values and gives the 17 fields; the other is given what ours is given and gives bronze's 26 columns,
-those of the record as they came and null for what ours makes of them.
+The lower bounds build and parse the same messages with all fields. The pipeline also handles keys, headers and dates,
+returns null for absent fields and invalid times, and returns rows for messages that cannot be decoded. There are two
+bounds for decoding. The bare one gets only values and returns the 17 fields. The other gets the same input as the
+pipeline and returns bronze's 26 columns: those of the record unchanged, and null for those that the pipeline derives.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from benchmarks.spark.measure import consume, in_turns, rates, ratio, session
-from pipeline.codec import decode_records, request_records
-from pipeline.schemas import BRONZE, RECORD
+from pipeline.kafka.records import decode_records, request_records
+from pipeline.lake.schemas import BRONZE, RECORD
+from pipeline.messages.requests import Run
 from worker.codec import Request, Response
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _FIELDS = pa.schema(
     ]
 )
 
-# Where they go in bronze; of a time, the nanoseconds go nowhere.
+# Their columns in bronze. Nanoseconds of a time have no column.
 _BRONZE_FIELDS = [
     *("sequence", "isprocessed", "outcome", "result", "error_type", "error_message", "error_traceback"),
     *("origin_topic", "origin_partition", "origin_offset", "attempt", "worker"),
@@ -48,7 +49,7 @@ _BRONZE_FIELDS = [
 
 
 def run(rows: int = 1_000_000, repetitions: int = 5) -> list[Figure]:
-    """Rows a second of encoding and decoding, and how that compares with the floor."""
+    """Return rows per second of encoding and decoding, and the ratios to the lower bounds."""
     spark = session()
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="bench-codec-") as folder:
@@ -59,7 +60,7 @@ def run(rows: int = 1_000_000, repetitions: int = 5) -> list[Figure]:
             seconds = in_turns({name: functools.partial(consume, table) for name, table in tables.items()}, repetitions)
             figures += rates(NAME, quantity, rows, seconds)
             ours = seconds.pop("pipeline")
-            # The bare floor is the one to reach; the other shows how much of what is left is the record's columns.
+            # The bare bound is the goal. The other shows how much of the rest comes from the record's columns.
             figures += [
                 ratio(NAME, f"{quantity}, of the {name}", ours, floor, quantity if name == "floor" else "")
                 for name, floor in seconds.items()
@@ -75,7 +76,7 @@ def _encoding(spark: SparkSession, folder: str, rows: int) -> dict[str, DataFram
     ).write.parquet(f"{folder}/manifest")
     manifest = spark.read.parquet(f"{folder}/manifest")
     floor = manifest.select("sequence", "payload").mapInArrow(_encode, "value binary")
-    return {"pipeline": request_records(manifest, "bench"), "floor": floor}
+    return {"pipeline": request_records(manifest, Run("bench", "r0")), "floor": floor}
 
 
 def _encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,14 +92,14 @@ def _decoding(spark: SparkSession, folder: str, rows: int) -> dict[str, DataFram
     answered.write.parquet(f"{folder}/answers")
     records = spark.read.parquet(f"{folder}/answers")
     return {
-        "pipeline": decode_records(records, "letters"),
+        "pipeline": decode_records(records, "dead-letters"),
         "floor": records.select("value").mapInArrow(_decode, from_arrow_schema(_FIELDS)),
         "floor to bronze": records.select(*RECORD.fieldNames()).mapInArrow(_decode_to_bronze, BRONZE),
     }
 
 
 def _answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Records as the worker writes them."""
+    """Yield records as the worker writes them."""
     for batch in batches:
         ids = batch.column("id").to_pylist()
         count = len(ids)
@@ -123,7 +124,7 @@ def _response(number: int) -> Response:
 
 
 def _decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Every field of an answer, as protobuf gives it; nothing is checked, and nothing caught."""
+    """Yield every field of an answer as protobuf returns it, without checks."""
     for batch in batches:
         rows = [_fields(message) for message in map(Response.FromString, batch.column(0).to_pylist())]
         columns = zip(zip(*rows, strict=True), _FIELDS, strict=True)
@@ -131,7 +132,7 @@ def _decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _decode_to_bronze(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same beside the record's own columns, with the schema of bronze."""
+    """Yield the same with the columns of the record, in the schema of bronze."""
     schema = to_arrow_schema(BRONZE)
     for batch in batches:
         (fields,) = _decode([batch.select(["value"])])

@@ -1,4 +1,4 @@
-"""What the Spark benchmarks share: a session, timed runs in turns, and their figures."""
+"""The common parts of the Spark benchmarks: a session, timed runs in turn, and their figures."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ CORES = 2
 
 
 def session() -> SparkSession:
-    """Two cores, no web interface. Spark's Python workers import this suite, which is not installed."""
+    """Return a session with two cores and no web interface. Its Python workers import this suite from its folder."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return build_session("benchmark", master=f"local[{CORES}]", options={"spark.ui.enabled": "false"})
 
 
 def consume(table: DataFrame) -> None:
-    """Make every row, and keep none."""
+    """Compute every row, and discard it."""
     table.write.format("noop").mode("overwrite").save()
 
 
 def in_turns(ways: Mapping[str, Callable[[], object]], repetitions: int) -> dict[str, list[float]]:
-    """Seconds of each way in each repetition; all ways take turns, so that the machine's moods fall on all of them.
+    """Return the seconds of each way in each repetition. The ways take turns, so that all meet the same conditions.
 
-    A first round is not counted: it starts workers and compiles.
+    The first round does not count, because it starts workers and compiles.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for repetition in range(repetitions + 1):
@@ -44,7 +44,7 @@ def in_turns(ways: Mapping[str, Callable[[], object]], repetitions: int) -> dict
 
 
 def rates(workload: str, quantity: str, rows: int, seconds: Mapping[str, list[float]], goal: str = "") -> list[Figure]:
-    """Rows a second of each way."""
+    """Return the rows per second of each way."""
     return [
         Figure(workload, quantity, name, "/s", tuple(rows / each for each in times), goal)
         for name, times in seconds.items()
@@ -52,6 +52,6 @@ def rates(workload: str, quantity: str, rows: int, seconds: Mapping[str, list[fl
 
 
 def ratio(workload: str, quantity: str, ours: list[float], floor: list[float], goal: str) -> Figure:
-    """How fast ours is beside the floor, turn by turn."""
-    values = tuple(other / own for own, other in zip(ours, floor, strict=True))
+    """Return the pipeline's speed ÷ that of the lower bound, repetition by repetition."""
+    values = tuple(other / one for one, other in zip(ours, floor, strict=True))
     return Figure(workload, quantity, "pipeline", TIMES, values, goal)

@@ -1,4 +1,4 @@
-"""Submitting planned requests exactly once, beside Spark's own Kafka sink with the same records."""
+"""Exactly-once submission of planned requests, compared with Spark's Kafka sink for the same records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 
 from benchmarks.broker import Broker
 from benchmarks.spark.measure import in_turns, rates, ratio, session
-from pipeline import submit
-from pipeline.codec import request_records
-from pipeline.kafka_io import write_records
-from pipeline.plan import plan
-from pipeline.schemas import MANIFEST
+from pipeline.jobs import submit
+from pipeline.jobs.plan import plan
+from pipeline.kafka.connector import write_records
+from pipeline.kafka.records import request_records
+from pipeline.lake.schemas import MANIFEST
+from pipeline.lake.tables import read_table
+from pipeline.messages.requests import Run
 from pipeline.settings import Common, KafkaSettings, Source, SubmitSettings
-from pipeline.table_io import read_table
 
 if TYPE_CHECKING:
     from benchmarks.figures import Figure
@@ -29,7 +30,7 @@ RATE, OF_SINK = "submit", "submit, of the sink"  # goals
 
 
 def run(rows: int = 200_000, repetitions: int = 5) -> list[Figure]:
-    """Requests a second, and how that compares with the sink."""
+    """Return requests per second, and the ratio to the sink."""
     spark = session()
     numbers = itertools.count()
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="bench-submit-") as lake:
@@ -47,12 +48,12 @@ def run(rows: int = 200_000, repetitions: int = 5) -> list[Figure]:
         def ours() -> None:
             settings = SubmitSettings(job=job.job, lake=lake, kafka=fresh(), progress="off")
             with contextlib.redirect_stdout(io.StringIO()):
-                submit.run(settings)
+                submit.submit(spark, settings)
 
         def sink() -> None:
             kafka = fresh()
-            manifest = read_table(spark, job.manifest, "parquet", MANIFEST)
-            write_records(request_records(manifest, job.job), kafka, kafka.request_topic)
+            manifest = read_table(spark, job.table("manifest"), MANIFEST)
+            write_records(request_records(manifest, Run(job.job, "r0")), kafka, kafka.request_topic)
 
         seconds = in_turns({"pipeline": ours, "sink": sink}, repetitions)
     return [

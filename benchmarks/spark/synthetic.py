@@ -1,4 +1,4 @@
-"""The tables of a job that never was: a manifest, requests, and answers of which some are missing and some double."""
+"""Synthetic tables of a job: a manifest, requests, and answers, with some missing and duplicate ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
-from pipeline.bronze import Bronze
-from pipeline.schemas import ANSWER, BRONZE, MANIFEST
+from pipeline.lake.bronze import Bronze
+from pipeline.lake.schemas import ANSWER, BRONZE, MANIFEST
 from pipeline.settings import AuditSettings, KafkaSettings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _KAFKA = {"KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1", "KAFKA_REQUEST_TOPIC": "reque
 
 
 def settings_of(lake: str) -> AuditSettings:
-    """Of an audit of the job."""
+    """Return the settings of an audit of the job."""
     return AuditSettings(job=JOB, lake=lake, kafka=KafkaSettings.load(_KAFKA), progress="off")
 
 
@@ -39,7 +39,7 @@ def make(spark: SparkSession, lake: str, rows: int) -> None:
     special = [step * (number + 1) for number in range(MISSING + DOUBLED)]
     answers = numbers.where(~F.col("sequence").isin(special[:MISSING]))
     again = numbers.where(F.col("sequence").isin(special[MISSING:])).withColumn("id", F.col("id") + rows)
-    Bronze(spark, settings).write(_bronze(answers.unionAll(again.coalesce(1))), "life", 0)
+    Bronze(spark, settings).write(_bronze(answers.unionAll(again.coalesce(1))), "query", 0)
 
 
 def _manifest(numbers: DataFrame) -> DataFrame:
@@ -63,7 +63,7 @@ def _requests(numbers: DataFrame) -> DataFrame:
 
 
 def _bronze(numbers: DataFrame) -> DataFrame:
-    """Answers of 16 workers at 10,000 a second, each after a wait and some work; one in 200 is a failure."""
+    """Return answers of 16 workers at 10,000 per second, each after a wait and some work. One in 200 is a failure."""
     sent = F.lit(_BEGIN) + F.col("id") / 10_000
     work = F.exp(F.randn(1) - 2)
     started = sent + 30

@@ -1,10 +1,10 @@
-"""What each guarantee, ordering and batches cost, with empty tasks, beside the worker's own defaults."""
+"""The cost of each guarantee, each ordering and batches with empty tasks, compared with the defaults."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.contest import flow_figures, in_turns, rates
+from benchmarks.comparison import backlog_figures, interleave, rates
 from benchmarks.figures import TIMES, Figure, ratios
 from benchmarks.kafka_programs import the_worker
 
@@ -26,16 +26,16 @@ VARIANTS: dict[str, dict[str, str]] = {
 
 
 def run(bench: Bench) -> list[Figure]:
-    """All of them in turn, the defaults first in every round."""
+    """Measure all of them in turn, with the defaults first in every round."""
     total, load = bench.scale.empty_tasks, bench.load
     programs = [the_worker(total, name, **settings) for name, settings in VARIANTS.items()]
-    runs = in_turns(bench, NAME, programs, max(1, bench.scale.repetitions // 2), lambda one: one.flow(bench, load))
+    runs = interleave(bench, NAME, programs, bench.scale.repetitions, lambda one: one.drain_backlog(bench, load))
     values = {name: rates(flows) for name, flows in runs.items()}
-    beside = [
+    relative = [
         Figure(
-            NAME, "empty tasks", f"{name} ÷ {LEAST}", TIMES, ratios(own, values[LEAST]), ONCE if name == ONCE else ""
+            NAME, "empty tasks", f"{name} ÷ {LEAST}", TIMES, ratios(rate, values[LEAST]), ONCE if name == ONCE else ""
         )
-        for name, own in values.items()
+        for name, rate in values.items()
         if name != LEAST and LEAST in values
     ]
-    return [*beside, *flow_figures(NAME, "empty tasks", runs)]
+    return [*relative, *backlog_figures(NAME, "empty tasks", runs)]

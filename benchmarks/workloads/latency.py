@@ -1,47 +1,67 @@
-"""An idle program: a task is sent, its answer is seen. One at a time."""
+"""The round trip of one task at a time through an idle program."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from typing import TYPE_CHECKING
 
-from benchmarks.contest import BARE, WORKER, in_turns
-from benchmarks.figures import TIMES, Figure, quantile, ratios
-from benchmarks.programs import Program, peer, worker
-from benchmarks.traffic import Place, Reader, round_trips, warm_up
-from benchmarks.workloads.beside import everyone
+from benchmarks.comparison import interleave
+from benchmarks.figures import TIMES, Figure, quantile, ratios, supported_quantile
+from benchmarks.names import BARE, WORKER
+from benchmarks.processes import ProcessGroup, bare_loop, worker
+from benchmarks.traffic import Reader, round_trips, warm_up
+from benchmarks.workloads.peers import all_programs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchmarks.bench import Bench
+    from benchmarks.endpoint import Endpoint
 
 NAME = "latency"
-BLOCK = 50  # round trips of one program before it is the other's turn; both run all the time
-GAP = (0.005, 0.03)  # seconds between an answer and the next request, random: no beat with anybody's timer
-QUANTILES = {"p50": 0.5, "p99": 0.99}
+BLOCK = 50  # round trips of one program in a row, while both run
+GAP = (0.005, 0.03)  # random seconds from an answer to the next request, in step with no timer
+QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 _MILLI = 1e3
 
 
 def run(bench: Bench) -> list[Figure]:
-    """Worker and bare loop in turn, both running all the time; then the peers, each alone."""
-    rounds = _beside_bare(bench)
-    peers = [one for one in everyone(bench) if one.name != WORKER]
-    alone = in_turns(bench, NAME, peers, 1, lambda one: one.trips(bench, _gaps(bench.scale.round_trips)))
+    """Measure worker and bare loop in turn while both run, then each peer alone."""
+    rounds = _with_bare_loop(bench)
+    peers = [one for one in all_programs(bench) if one.name != WORKER]
+    alone = interleave(bench, NAME, peers, 1, lambda one: one.round_trips(bench, _gaps(bench.scale.round_trips)))
     for name, runs in alone.items():
         rounds[name] = [[seconds * _MILLI for seconds in times] for times in runs]
-    return _figures(rounds)
+    return figures(rounds)
 
 
-def _beside_bare(bench: Bench) -> dict[str, list[list[float]]]:
-    places = {WORKER: bench.place(), BARE: bench.place()}
-    programs = [worker(places[WORKER], "nothing"), peer("bare", places[BARE])]
-    rounds: dict[str, list[list[float]]] = {name: [] for name in places}
+def _with_bare_loop(bench: Bench) -> dict[str, list[list[float]]]:
+    endpoints = {WORKER: bench.endpoint(), BARE: bench.endpoint()}
+    groups = [worker(endpoints[WORKER], "nothing"), bare_loop(endpoints[BARE])]
+    return rounds_of(bench, NAME, endpoints, groups)
+
+
+def rounds_of(
+    bench: Bench,
+    workload: str,
+    endpoints: dict[str, Endpoint],
+    groups: list[ProcessGroup],
+    look: Callable[[], None] = lambda: None,
+) -> dict[str, list[list[float]]]:
+    """Return the milliseconds of every round trip by repetition, for programs that all run and take turns.
+
+    ``look`` is called after each repetition.
+    """
+    rounds: dict[str, list[list[float]]] = {name: [] for name in endpoints}
     with contextlib.ExitStack() as stack:
-        readers = {name: _start(stack, program, places[name]) for name, program in zip(places, programs, strict=True)}
+        readers = {name: _start(stack, group, endpoints[name]) for name, group in zip(endpoints, groups, strict=True)}
         for repetition in range(bench.scale.repetitions):
-            for name, times in _round(bench.scale.round_trips, places, readers).items():
+            for name, times in _round(bench.scale.round_trips, endpoints, readers).items():
                 rounds[name].append(times)
-                bench.say(f"{NAME} {repetition + 1}: {name} p50 {quantile(times, 0.5):.2f} ms")
+                bench.echo(f"{workload} {repetition + 1}: {name} p50 {quantile(times, 0.5):.2f} ms")
+            look()
     return rounds
 
 
@@ -49,33 +69,41 @@ def _gaps(count: int) -> list[float]:
     return [random.uniform(*GAP) for _ in range(count)]
 
 
-def _start(stack: contextlib.ExitStack, program: Program, place: Place) -> Reader:
-    stack.enter_context(program)
-    reader = stack.enter_context(contextlib.closing(Reader(place, program)))
-    warm_up(place, reader)
+def _start(stack: contextlib.ExitStack, group: ProcessGroup, endpoint: Endpoint) -> Reader:
+    stack.enter_context(group)
+    reader = stack.enter_context(contextlib.closing(Reader(endpoint, group)))
+    warm_up(endpoint, reader)
     return reader
 
 
-def _round(count: int, places: dict[str, Place], readers: dict[str, Reader]) -> dict[str, list[float]]:
-    """So many round trips by each, in milliseconds."""
-    times: dict[str, list[float]] = {name: [] for name in places}
+def _round(count: int, endpoints: dict[str, Endpoint], readers: dict[str, Reader]) -> dict[str, list[float]]:
+    """Make that many round trips with each program. Return milliseconds."""
+    times: dict[str, list[float]] = {name: [] for name in endpoints}
     while any(len(found) < count for found in times.values()):
-        for name, place in places.items():
-            times[name] += [seconds * _MILLI for seconds in round_trips(place, readers[name], _gaps(BLOCK))]
+        for name, endpoint in endpoints.items():
+            times[name] += [seconds * _MILLI for seconds in round_trips(endpoint, readers[name], _gaps(BLOCK))]
     return times
 
 
-def _figures(rounds: dict[str, list[list[float]]]) -> list[Figure]:
+def figures(rounds: dict[str, list[list[float]]]) -> list[Figure]:
+    """Return the quantiles of each repetition, or of all together, if enough round trips lie beyond them."""
     found = []
-    bare = BARE
     for label, share in QUANTILES.items():
-        values = {name: tuple(quantile(times, share) for times in rounds[name]) for name in rounds}
-        for name in rounds:
-            if name != WORKER:
-                ratio, goal = ratios(values[WORKER], values[name]), label if name == bare else ""
-                found.append(Figure(NAME, f"idle round trip, {label}", f"{WORKER} ÷ {name}", TIMES, ratio, goal))
-        found += [Figure(NAME, f"idle round trip, {label}", name, "ms", values[name]) for name in rounds]
-    for name, times in rounds.items():
-        every = [time for group in times for time in group]
-        found.append(Figure(NAME, "idle round trip, p99.9 of all", name, "ms", (quantile(every, 0.999),)))
+        quantity = f"idle round trip, {label}"
+        values = {name: _supported(times, share) for name, times in rounds.items()}
+        for name, ours in values.items():
+            if name != WORKER and ours and len(ours) == len(values[WORKER]):
+                goal = label if name == BARE else ""
+                ratio = ratios(values[WORKER], ours)
+                found.append(Figure(NAME, quantity, f"{WORKER} ÷ {name}", TIMES, ratio, goal))
+        found += [Figure(NAME, quantity, name, "ms", ours) for name, ours in values.items() if ours]
     return found
+
+
+def _supported(repetitions: list[list[float]], share: float) -> tuple[float, ...]:
+    """Return a value for each repetition if each supports the quantile, else one for all, else none."""
+    each = [supported_quantile(times, share) for times in repetitions]
+    if all(value is not None for value in each):
+        return tuple(value for value in each if value is not None)
+    together = supported_quantile(list(itertools.chain.from_iterable(repetitions)), share)
+    return () if together is None else (together,)

@@ -1,4 +1,4 @@
-"""The pipeline's numbers: its own benchmarks, each in a process of its own, because each holds a JVM."""
+"""The pipeline's benchmarks, each in a separate process, because each has a JVM."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING
 
 from benchmarks.broker import ROOT
 from benchmarks.figures import Figure
-from benchmarks.programs import stop_with_parent
+from benchmarks.processes import stop_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.bench import Bench
 
-PARTS = ("codec", "submit", "audit")  # as `python -m benchmarks.spark` calls them
+PARTS = ("codec", "submit", "audit")  # their names in `python -m benchmarks.spark`
 _SECONDS = 900.0
 
 
 def workloads() -> dict[str, Callable[[Bench], list[Figure]]]:
-    """One for each part."""
+    """Return a workload for each part."""
     return {f"pipeline-{part}": functools.partial(run, part) for part in PARTS}
 
 
 def run(part: str, _bench: Bench) -> list[Figure]:
-    """The figures that the part reports, under the name that it has here."""
+    """Return the figures of a part, under the name of its workload here."""
     with tempfile.TemporaryDirectory(prefix="bench-pipeline-") as folder:
         results, log = Path(folder, "results.json"), Path(folder, "log")
         with log.open("wb") as output:
@@ -49,7 +49,7 @@ def run(part: str, _bench: Bench) -> list[Figure]:
 
 
 def figures(part: str, text: str) -> list[Figure]:
-    """Out of what it wrote."""
+    """Return the figures that a part has written."""
     return [
         Figure(**{**each, "workload": f"pipeline-{part}", "values": tuple(each["values"])}) for each in json.loads(text)
     ]

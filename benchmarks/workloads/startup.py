@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.contest import WORKER, in_turns, versus
+from benchmarks.comparison import interleave, ratios_of_worker
 from benchmarks.figures import Figure
-from benchmarks.workloads.beside import everyone
+from benchmarks.names import WORKER
+from benchmarks.workloads.peers import all_programs
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -16,8 +17,8 @@ QUANTITY = "process start to first task"
 
 
 def run(bench: Bench) -> list[Figure]:
-    """Several starts, each in a group of its own."""
-    times = in_turns(bench, NAME, everyone(bench), bench.scale.starts, lambda one: one.start(bench))
+    """Measure several starts, each in a new group."""
+    times = interleave(bench, NAME, all_programs(bench), bench.scale.repetitions, lambda one: one.start(bench))
     goals = {WORKER: NAME}
     found = [Figure(NAME, QUANTITY, one, "s", tuple(values), goals.get(one, "")) for one, values in times.items()]
-    return [*versus(NAME, QUANTITY, times, {}), *found]
+    return [*ratios_of_worker(NAME, QUANTITY, times, {}), *found]

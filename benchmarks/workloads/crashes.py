@@ -1,0 +1,116 @@
+"""A worker process dies: how long until every partition is answered again?"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import random
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import confluent_kafka as ck
+
+from benchmarks.broker import PARTITIONS
+from benchmarks.figures import Figure
+from benchmarks.names import PROCESS, WORKER
+from benchmarks.processes import worker
+from benchmarks.traffic import Reader, produce, warm_up
+from worker.codec import encode_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.bench import Bench
+    from benchmarks.endpoint import Endpoint
+    from benchmarks.processes import ProcessGroup
+
+GAP = 0.02  # seconds between two requests
+STEADY = 50  # requests before a crash
+LIMIT = 120.0  # seconds
+# In the default order, the partition of the crashed task waits for its next attempt, and thus for the back-off.
+OVERTAKING = {"WORKER_ORDERING": "unordered"}
+ISOLATION = {WORKER: "thread", PROCESS: "process"}
+SEGFAULT = "segfault"  # payload, see ``handlers.crash``
+
+
+class Stream:
+    """A stream of empty tasks to all partitions in turn, with a record of the answered ones."""
+
+    def __init__(self, endpoint: Endpoint, reader: Reader) -> None:
+        self._producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
+        self._topic = endpoint.request_topic
+        self._reader = reader
+        self.sent = 0
+        self.answered: set[int] = set()
+
+    def step(self, payload: str = "0") -> None:
+        """Send one request, and receive answers until the next request is due."""
+        value = encode_request(self.sent, payload)
+        produce(self._producer, self._topic, value, b"%d" % self.sent, self.sent % PARTITIONS)
+        self._producer.poll(0)
+        self.sent += 1
+        due = time.monotonic() + GAP
+        while (left := due - time.monotonic()) > 0:
+            answer = self._reader.poll(left)
+            if answer is not None:
+                self.answered.add(answer.sequence)
+
+
+def run(kind: str, protocol: str, bench: Bench) -> list[Figure]:
+    """Return the recovery time of each crash, in the worst partition, with threads and with child processes.
+
+    An empty ``protocol`` means the worker's choice.
+    """
+    name, quantity = f"crash-{kind}", f"{DIES[kind]}: crash to next answer"
+    variables = dict(OVERTAKING)
+    if protocol:
+        name, quantity = f"{name}-{protocol}", f"{quantity}, {protocol} protocol"
+        variables["KAFKA_GROUP_PROTOCOL"] = protocol
+    values: dict[str, list[float]] = {program: [] for program in ISOLATION}
+    for repetition, program in itertools.product(range(bench.scale.repetitions), ISOLATION):
+        endpoint = bench.endpoint()
+        group = worker(endpoint, "crash", WORKER_ISOLATION=ISOLATION[program], **variables)
+        with contextlib.closing(Reader(endpoint, group)) as reader, group:
+            warm_up(endpoint, reader)
+            stream = Stream(endpoint, reader)
+            values[program] += [recovery(stream, KINDS[kind], group) for _ in range(bench.scale.crashes)]
+        bench.echo(f"{name} {repetition + 1}/{bench.scale.repetitions}: {program} {values[program][-1]:.2f} s")
+    return [Figure(name, quantity, program, "s", tuple(found)) for program, found in values.items()]
+
+
+def recovery(stream: Stream, crash: Callable[[Stream, ProcessGroup], None], group: ProcessGroup) -> float:
+    """Return the seconds from the crash until each partition has answered a request that was sent after it."""
+    for _ in range(STEADY):
+        stream.step()
+    crash(stream, group)
+    begin, first = time.monotonic(), stream.sent
+    while not recovered(stream.answered, first):
+        if time.monotonic() - begin > LIMIT:
+            raise TimeoutError(f"a partition has no answer {LIMIT:g} s after the crash: {group.last_output()}")
+        stream.step()
+    return time.monotonic() - begin
+
+
+def recovered(answered: set[int], first: int) -> bool:
+    """Return whether each partition has answered a request with this sequence or a later one."""
+    return len({sequence % PARTITIONS for sequence in answered if sequence >= first}) == PARTITIONS
+
+
+def _kill(_stream: Stream, group: ProcessGroup) -> None:
+    os.kill(random.choice(sorted(group.memory())), signal.SIGKILL)
+
+
+def _segfault(stream: Stream, _group: ProcessGroup) -> None:
+    stream.step(SEGFAULT)
+
+
+DIES = {"SIGKILL": "SIGKILL of a worker process", "segfault": "segmentation fault in a task"}
+KINDS: dict[str, Callable[[Stream, ProcessGroup], None]] = {"SIGKILL": _kill, "segfault": _segfault}
+WORKLOADS: dict[str, Callable[[Bench], list[Figure]]] = {
+    f"crash-{kind}{suffix}": functools.partial(run, kind, suffix.removeprefix("-"))
+    for suffix in ("", "-classic")
+    for kind in KINDS
+}

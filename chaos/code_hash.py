@@ -1,0 +1,34 @@
+"""The version of the code in a run: git's tree hashes of the working tree, uncommitted changes included."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from chaos.procutil import ROOT
+
+
+def tree_hash(folder: str) -> str:
+    """Return the tree hash of a folder of the repository. If all is committed, it is that of ``HEAD:folder``.
+
+    Raise RuntimeError outside of a git checkout, because a record without its engine is worthless.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        index = {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
+        _git("add", "--all", "--", folder, more=index)
+        return _git("write-tree", f"--prefix={folder}/", more=index)
+
+
+def commit() -> str:
+    """Return the commit that is checked out."""
+    return _git("rev-parse", "HEAD")
+
+
+def _git(*arguments: str, more: dict[str, str] | None = None) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    done = subprocess.run(command, env={**os.environ, **(more or {})}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the record needs a git checkout: {' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout.strip()

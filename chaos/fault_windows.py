@@ -1,0 +1,62 @@
+"""The faults that explain a second start or a second answer. Pure.
+
+A window belongs to the replicas that its fault hit: a replica's work is repeated only because *that* replica died,
+froze, was cut off or was fenced. The window extends beyond the fault by one session time-out, because a fenced member
+runs until its next heartbeat, by a second of reconnect back-off, and by two seconds for a small machine.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from chaos.evidence import FaultWindow
+from chaos.faults import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from chaos.evidence import Evidence, JournalEntry, Span
+
+BEFORE = 0.1  # seconds: answers have milliseconds of the wall clock, faults have seconds of the monotonic one
+RECONNECT = 1.0  # seconds: the longest reconnect back-off of the worker's clients
+MARGIN = 2.0  # seconds
+
+
+def unclean(injected: Iterable[tuple[str, str, float, float]]) -> list[FaultWindow]:
+    """Return the windows of faults given as kind, replica ("" for all), begin and end. Clean faults have none."""
+    return [
+        FaultWindow(begin, end, frozenset({replica} if replica else ()), BY_NAME[kind].blocks)
+        for kind, replica, begin, end in injected
+        if not BY_NAME[kind].clean
+    ]
+
+
+def windows(evidence: Evidence) -> list[FaultWindow]:
+    """Return the windows of all unclean faults and of all requests that ended their process, with their tails."""
+    after = evidence.options.session + RECONNECT + MARGIN
+    # In a child process, a request ends only its attempt.
+    crashes = [] if "isolation" in evidence.options.uses else _crashes(evidence.journal)
+    found = [*evidence.fault_windows, *crashes]
+    return [one._replace(begin=one.begin - BEFORE, end=one.end + after) for one in found]
+
+
+def _crashes(journal: Sequence[JournalEntry]) -> list[FaultWindow]:
+    """Return a window for each crash entry, unless its process wrote more entries and thus survived."""
+    last: dict[int, float] = defaultdict(float)
+    for entry in journal:
+        last[entry.pid] = max(last[entry.pid], entry.time)
+    return [
+        FaultWindow(entry.time, entry.time, frozenset({entry.replica}))
+        for entry in journal
+        if entry.event == "crash" and last[entry.pid] <= entry.time
+    ]
+
+
+def explained(span: Span, replica: str, found: Sequence[FaultWindow]) -> bool:
+    """Return whether a fault that hit this replica overlaps the span. An empty ``replica`` accepts any fault."""
+    begin, end = span
+    return any(
+        begin <= one.end and one.begin <= end and (not replica or not one.replicas or replica in one.replicas)
+        for one in found
+    )

@@ -1,0 +1,175 @@
+"""The requests of a run: their actions, durations, keys and times. Drawn from the seed before the run."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from chaos.features import CANCELLED_SHARE, FEATURES
+from chaos.messages import json_request, request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chaos.options import Options
+
+PARTITIONS = 8
+KEYS = 40
+LARGEST = 3_000_000  # bytes that the request topic accepts: more than a default client fetches at a time
+LIFETIME = 3.0  # seconds until the deadline of a request that would otherwise hang
+
+LONG = (2.0, 7.0)  # seconds of a long task, longer than WORKER_LONG_AFTER
+TIMEOUT = 1.0  # seconds that an attempt may take in a request that overruns
+
+RATES = {"mixed": 8.0, "short": 250.0}  # requests per second
+_ODD = {"mixed": 0.04, "short": 0.002}  # share of requests that are not plain work
+_ODD_ALONE = 0.12  # the same in a mix that injects no faults
+
+
+class Item(NamedTuple):
+    """A request, to be sent ``at`` seconds after the start. ``value`` may be invalid as a ``Request``."""
+
+    sequence: int
+    at: float
+    kind: str
+    key: bytes
+    value: bytes | None
+    lifetime: float = 0.0  # seconds until its deadline; 0: none
+    timeout: float = 0.0  # seconds that an attempt may take; 0: no limit
+    cancel_after: float | None = None  # seconds after ``at`` when its cancellation is requested
+
+
+# The possible outcomes of each kind. "segfault" kills its process twice, then succeeds; "always-segfault" never does.
+NORMAL = frozenset(
+    {
+        *("sleep", "spin", "hold-gil", "large", "huge", "retry", "exhaust-memory", "segfault"),
+        *("long", "steps", "follow-up", "overrun", "overuse"),
+    }
+)
+DEAD_LETTERED = frozenset(
+    {"garbage", "truncated", "empty", "null", "reject", "raise", "exit", "large-result", "always-segfault"}
+)
+EXPIRING = frozenset({"hang"})
+MALFORMED = frozenset({"garbage", "truncated", "empty", "null"})
+CRASHING = frozenset({"segfault", "always-segfault"})
+FAILING = frozenset({"retry", "exhaust-memory", "overrun", "overuse"})  # their first attempts fail
+_HARMLESS = (
+    *("garbage", "truncated", "empty", "null", "reject", "raise", "exit", "large-result"),
+    *("hang", "hold-gil", "large", "huge", "retry"),
+)
+_WITH_FAULTS = (*_HARMLESS, "exhaust-memory", "segfault")
+_ALONE = (*_HARMLESS, "exhaust-memory", "always-segfault")
+
+
+def draw(options: Options, seconds: float) -> list[Item]:
+    """Return the requests of ``seconds`` seconds."""
+    rng = random.Random(f"{options.seed}/load")
+    alone = options.mix == "requests"
+    odd = _ODD_ALONE if alone else _ODD[options.load]
+    kinds: Sequence[str] = _ALONE if alone else _WITH_FAULTS
+    if options.mix == "clean":
+        kinds = _HARMLESS
+    items: list[Item] = []
+    at = 0.0
+    while at < seconds:
+        kind = rng.choice(kinds) if rng.random() < odd else rng.choice(("sleep", "sleep", "sleep", "spin"))
+        items.append(_item(rng, options, len(items), at, kind))
+        at += rng.expovariate(RATES[options.load])
+    return _featured(options, items)
+
+
+def _featured(options: Options, items: Sequence[Item]) -> list[Item]:
+    """Replace some of the plain requests by those of the run's features, and choose which ones to cancel.
+
+    It has a separate generator, so the features of a run do not change its other requests.
+    """
+    rng = random.Random(f"{options.seed}/features of the load")
+    found = []
+    for item in items:
+        kind = _feature_kind(rng, options) if item.kind in ("sleep", "spin") else ""
+        value = _encode(options, item.sequence, _task(rng, kind, rng.uniform(*LONG))) if kind else item.value
+        one = item._replace(kind=kind or item.kind, value=value, timeout=TIMEOUT if kind == "overrun" else 0.0)
+        cancelled = "cancels" in options.uses and rng.random() < (0.5 if kind == "long" else CANCELLED_SHARE)
+        found.append(one._replace(cancel_after=rng.uniform(0.0, 4.0)) if cancelled else one)
+    return found
+
+
+def _feature_kind(rng: random.Random, options: Options) -> str:
+    """Return the kind of a request that uses a feature, or "" for a request that uses none."""
+    roll = rng.random()
+    for name in sorted(options.uses):
+        feature = FEATURES[name]
+        if roll < feature.share:
+            return rng.choice(feature.kinds)
+        roll -= feature.share
+    return ""
+
+
+def _item(rng: random.Random, options: Options, number: int, at: float, kind: str) -> Item:
+    key = f"k{rng.randrange(KEYS)}" if options.ordering == "key" else f"r{number}"
+    lifetime = LIFETIME if kind == "hang" else 0.0
+    return Item(number, round(at, 4), kind, key.encode(), _value(rng, options, number, kind), lifetime)
+
+
+def _value(rng: random.Random, options: Options, number: int, kind: str) -> bytes | None:
+    seconds = _seconds(rng) if options.load == "mixed" else round(rng.uniform(0, 0.002), 5)
+    if kind == "null":
+        return None
+    if kind == "empty":
+        return b""
+    if kind == "garbage":
+        return b"\xff" + rng.randbytes(20)
+    whole = _encode(options, number, _task(rng, kind, seconds))
+    if kind == "truncated":  # half of a JSON text would be plain text instead of a malformed request
+        return b"\xff" + whole if "json" in options.uses else whole[: len(whole) // 2]
+    return whole
+
+
+def _encode(options: Options, number: int, task: dict[str, Any]) -> bytes:
+    return (json_request if "json" in options.uses else request)(number, json.dumps(task))
+
+
+def _seconds(rng: random.Random) -> float:
+    """Draw a duration: 80 % take 1 to 20 ms, 19 % take 0.2 to 1 s, and 1 % take 2 to 5 s."""
+    draw = rng.random()
+    low, high = (0.001, 0.02) if draw < 0.8 else (0.2, 1.0) if draw < 0.99 else (2.0, 5.0)  # noqa: PLR2004 - as above
+    return round(rng.uniform(low, high), 4)
+
+
+def _task(rng: random.Random, kind: str, seconds: float) -> dict[str, Any]:
+    details: dict[str, dict[str, Any]] = {
+        "sleep": {"seconds": seconds},
+        "spin": {"seconds": min(seconds, 0.3)},  # the machine is small, and its cores are not under test
+        "hold-gil": {"seconds": rng.choice([1, 2, 3])},
+        "large": {"padding": "x" * rng.randrange(100_000, 900_000)} if kind == "large" else {},
+        "huge": {"padding": "x" * rng.randrange(1_100_000, LARGEST - 100_000)} if kind == "huge" else {},
+        "retry": {"until": rng.randrange(2, 4)},
+        "exhaust-memory": {"until": 2},
+        "segfault": {"until": rng.randrange(2, 4)},
+        "large-result": {"size": 1_500_000},
+        "long": {"seconds": round(seconds, 2)},
+        "steps": {"steps": rng.randrange(4, 12), "seconds": 0.4} if kind == "steps" else {},
+        "overrun": {"until": rng.randrange(2, 4)} if kind == "overrun" else {},
+        "overuse": {"until": 2},
+    }
+    return {"do": kind, **details.get(kind, {})}
+
+
+def expected(item: Item, guarantee: str, *, isolated: bool = False) -> frozenset[str]:
+    """Return the outcomes that an answer to the request may have. An empty set means that it has no answer.
+
+    If ``isolated``, a request that ends its process does not end the worker process, which answers the request.
+    """
+    once = guarantee == "at-most-once"
+    if item.kind in DEAD_LETTERED:
+        found = set() if once and item.kind in CRASHING and not isolated else {"DEAD_LETTERED"}
+    elif item.kind in EXPIRING:
+        found = {"EXPIRED"}
+    elif once and item.kind in FAILING:
+        found = {"DEAD_LETTERED"}
+    elif once and item.kind in CRASHING:
+        found = {"DEAD_LETTERED"} if isolated else set()
+    else:
+        found = {"OK"}
+    return frozenset(found | {"CANCELLED"} if once else found)

@@ -1,0 +1,73 @@
+"""The runs of the quick form and of the long form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.features import DRAWN, parse
+from chaos.options import Options
+
+AT_MOST, AT_LEAST, EXACTLY = _ALL = ("at-most-once", "at-least-once", "exactly-once")
+_SHORT_FAULTS = "kill-process+term-process+kill-supervisor+restart+kill-unacknowledged+cut+reset"
+
+QUICK = tuple(
+    Options(seed, guarantee, faults=21, gap=0.5, session=3.0, ordering=ordering, protocol=protocol)
+    for seed, guarantee, ordering, protocol in (
+        (11, AT_MOST, "key", "consumer"),
+        (12, AT_LEAST, "partition", "classic"),
+        (13, EXACTLY, "partition", "consumer"),
+    )
+)
+
+_FAULTS = 60
+
+
+def _run(seed: int, guarantee: str, ordering: str = "partition", protocol: str = "consumer", **more: Any) -> Options:
+    given: dict[str, Any] = {"faults": _FAULTS, "gap": 0.6, "ordering": ordering, "protocol": protocol, **more}
+    return Options(seed, guarantee, **given)
+
+
+# The settings of a user who sets none.
+_DEFAULTS: dict[str, Any] = {"mix": _SHORT_FAULTS, "gap": 3.0, "session": 45.0, "heartbeat": 5.0, "attempts": 3}
+
+# Each takes less than five minutes on two cores.
+LONG = (
+    *(_run(101, EXACTLY), _run(102, EXACTLY, protocol="classic"), _run(103, EXACTLY, "key", load="short")),
+    *(_run(111, AT_LEAST), _run(112, AT_LEAST, protocol="classic"), _run(113, AT_LEAST, "key", load="short")),
+    *(_run(121, AT_MOST), _run(122, AT_MOST, protocol="classic"), _run(123, AT_MOST, "key", load="short")),
+    *(_run(130 + n, g, brokers=3) for n, g in enumerate((EXACTLY, AT_LEAST, AT_MOST))),
+    *(_run(140 + n, g, "key", "classic", brokers=3, load="short") for n, g in enumerate((EXACTLY, AT_LEAST))),
+    *(_run(151, AT_LEAST, store="sqlite"), _run(152, EXACTLY, store="sqlite")),
+    *(_run(153, AT_LEAST, store="postgresql"), _run(154, AT_MOST, "unordered")),
+    *(_run(161, EXACTLY, "unordered", mix="processes"), _run(162, AT_LEAST, "key", mix="processes")),
+    *(_run(163, EXACTLY, protocol="classic", mix="network", faults=40), _run(164, AT_LEAST, mix="network", faults=40)),
+    *(_run(165, EXACTLY, mix="brokers", faults=10), _run(166, EXACTLY, mix="brokers", faults=10, brokers=3)),
+    # Clean faults excuse nothing, so every second start and every second answer is a violation here.
+    *(_run(171, g, mix="clean", faults=40, session=20.0) for g in _ALL),
+    # The default settings. Freezes last for whole sessions and would take minutes each.
+    *(_run(180 + n, g, faults=20, **_DEFAULTS) for n, g in enumerate(_ALL)),
+    _run(2, EXACTLY, mix="broker-kill", faults=2, gap=1.5),  # it found a defect, see chaos/findings.md
+    *(_run(172, g, mix="requests", faults=0, minutes=1) for g in _ALL),
+)
+
+_STATES = "cancels+checkpoints+detaching"
+_CHILDREN = "cancels+checkpoints+isolation+limits+extra-slots"
+_EVERYTHING = f"{_CHILDREN}+detaching+follow-ups+json+retention"
+
+
+def _featured(seed: int, guarantee: str, features: str, **more: Any) -> Options:
+    return _run(seed, guarantee, **{"faults": 20, "gap": 1.5, "features": parse(features, seed), **more})
+
+
+# The features of the worker that plain tasks do not use. About a minute and a half each.
+FEATURES = (
+    *(_featured(201 + n, g, _STATES) for n, g in enumerate(_ALL)),
+    *(_featured(204 + n, g, _STATES, protocol="classic") for n, g in enumerate(_ALL)),
+    *(_featured(207 + n, g, _CHILDREN) for n, g in enumerate(_ALL)),
+    *(_featured(210 + n, g, "follow-ups+json", ordering="key") for n, g in enumerate(_ALL)),
+    *(_featured(213 + n, g, _EVERYTHING, ordering="unordered") for n, g in enumerate(_ALL)),
+    *(_featured(216 + n, g, _STATES, mix="clean", session=20.0) for n, g in enumerate(_ALL)),
+    # The default settings of worker and broker.
+    *(_featured(219 + n, g, _STATES, faults=12, **_DEFAULTS) for n, g in enumerate(_ALL)),
+    *(_featured(222 + n, g, DRAWN, protocol="classic" if n % 2 else "consumer") for n, g in enumerate((*_ALL, *_ALL))),
+)

@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pyarrow import parquet
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from examples import findings, proof
 from examples.make_configurations import TABLE
 from examples.stage import (
     ANSWERS,
+    DEAD_LETTERS,
     GROUP,
     JOB,
     LAKE,
-    LETTERS,
     PROCESSES,
     REQUESTS,
     ROOT,
@@ -55,11 +54,11 @@ LOG_LINES = 20
 
 
 class DemoError(Exception):
-    """The demo did not show what it is to show; the message says why."""
+    """The demo failed to show its result. The message is the reason."""
 
 
 def main() -> None:
-    """Run it all and exit."""
+    """Run the whole demo and exit."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     code = 1
@@ -68,10 +67,10 @@ def main() -> None:
         _run(folder)
         code = 0
     except KeyboardInterrupt:
-        _say("\nInterrupted")
+        _echo("\nInterrupted")
         code = 130
     except (DemoError, WorkerError, subprocess.CalledProcessError) as error:
-        _say(f"\nFailed: {error}")
+        _echo(f"\nFailed: {error}")
         _show_log(folder / "worker.log")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -84,8 +83,8 @@ def _interrupt(_number: int, _frame: object) -> NoReturn:
 
 def _show_log(log: Path) -> None:
     if log.exists():
-        _say("The worker's last log lines:")
-        _say("\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:]))
+        _echo("The worker's last log lines:")
+        _echo("\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:]))
 
 
 def _run(folder: Path) -> None:
@@ -94,35 +93,29 @@ def _run(folder: Path) -> None:
     broker_port, http_port = free_ports(2)
     settings = environment(broker_port, http_port)
     requests = parquet.read_metadata(TABLE).num_rows
-    _say("[1/6] A broker")
+    _echo("[1/4] A broker")
     with broker(broker_port, folder / "kafka"):
         cluster = Cluster({"bootstrap.servers": settings["KAFKA_BOOTSTRAP_SERVER"], "group.id": GROUP})
-        for topic in (REQUESTS, ANSWERS, LETTERS):
+        for topic in (REQUESTS, ANSWERS, DEAD_LETTERS):
             cluster.create(topic, PARTITIONS)
-        _say(f"[2/6] A worker of {PROCESSES} processes, exactly-once: http://127.0.0.1:{http_port}/tasks")
+        _echo(f"[2/4] A worker of {PROCESSES} processes, exactly-once: http://127.0.0.1:{http_port}/tasks")
         with worker(settings, folder / "worker.log") as replica:
             _await_ready(replica, http_port)
-            _say(f"[3/6] Spark submits {TABLE.relative_to(ROOT)}")
-            pipeline(settings, "submit", "--input", str(TABLE), "--id", "id", "--payload", "configuration")
-            _say("[4/6] The workers train")
-            _await_answers(requests, replica, http_port)
+            _echo(f"[3/4] pipeline run: submit {TABLE.relative_to(ROOT)}, follow the answers, audit, report")
+            _run_job(settings, replica)
             _await_commits(cluster)
-            _say("[5/6] SIGTERM")
+            _echo("[4/4] SIGTERM to the worker")
             _stop(replica)
-        _say("[6/6] Spark collects the answers, audits them and writes the report")
-        pipeline(settings, "collect", "--available-now")
-        pipeline(settings, "answers")
-        pipeline(settings, "audit", "--html")
     rows = findings.read(LAKE / "answers" / f"job={JOB}")
-    if found := proof.complaints(rows, requests):
+    if found := proof.problems(rows, requests):
         raise DemoError("\n".join(found))
     _show(rows)
-    _say(f"\nReport: {(LAKE / 'audit' / f'job={JOB}' / 'report.html').relative_to(ROOT)}")
-    _say(f"Proved: {requests} requests, one answer each. {time.monotonic() - started:.0f} s in all.")
+    _echo(f"\nReport: {(LAKE / 'audit' / f'job={JOB}' / 'report.html').relative_to(ROOT)}")
+    _echo(f"Proved: {requests} requests, one answer each. {time.monotonic() - started:.0f} s in all.")
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)  # at once, because the commands it starts write to the same place
+def _echo(text: str) -> None:
+    print(text, flush=True)  # flushed, because the commands it starts write to the same place
 
 
 # ---------------------------------------------------------------- the steps
@@ -152,22 +145,14 @@ def _page(http_port: int, name: str) -> str | None:
     return None
 
 
-def _await_answers(requests: int, replica: subprocess.Popen[bytes], http_port: int) -> None:
-    deadline = Deadline.after(WORK_SECONDS, time.monotonic())
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as progress:
-        bar = progress.add_task("answered", total=requests)
-        while not progress.finished:
+def _run_job(settings: dict[str, str], replica: subprocess.Popen[bytes]) -> None:
+    source = ("--input", str(TABLE), "--id", "id", "--payload", "configuration")
+    with pipeline(settings, "run", *source, "--timeout", f"{WORK_SECONDS:g}s") as job:
+        while job.poll() is None:
             _check_alive(replica)
-            if deadline.passed(time.monotonic()):
-                raise DemoError(f"not everything was answered within {WORK_SECONDS:g} s")
-            progress.update(bar, completed=_answered(_page(http_port, "metrics") or ""))
             time.sleep(0.2)
-
-
-def _answered(metrics: str) -> int:
-    lines = [line for line in metrics.splitlines() if line.startswith("worker_tasks_total")]
-    return sum(int(float(line.rsplit(" ", 1)[1])) for line in lines)
+    if job.returncode:
+        raise DemoError(f"pipeline run ended with exit code {job.returncode}")
 
 
 def _await_commits(cluster: Cluster) -> None:
@@ -190,11 +175,11 @@ def _stop(replica: subprocess.Popen[bytes]) -> None:
 
 def _show(rows: list[Row]) -> None:
     wall, busy = findings.efficiency(rows, PROCESSES)
-    _say("\nBest models")
+    _echo("\nBest models")
     show(findings.best_models(rows))
-    _say("\nWork")
+    _echo("\nWork")
     show(findings.work(rows))
-    _say(f"{wall:.1f} s from the first start to the last finish; {PROCESSES} processes were busy {busy:.1%} of it")
+    _echo(f"{wall:.1f} s from the first start to the last finish; {PROCESSES} processes were busy {busy:.1%} of it")
 
 
 if __name__ == "__main__":

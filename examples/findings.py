@@ -1,4 +1,4 @@
-"""What the demo shows in the end: the best models, who did how much, and how busy the CPUs were."""
+"""What the demo shows at the end: the best models, the work of each worker, and how busy the CPUs were."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Row = dict[str, Any]  # of the table of answers; its columns are in docs/pipelin
 
 
 def read(answers: Path) -> list[Row]:
-    """All rows of a table of answers."""
+    """Return all rows of a table of answers."""
     rows: list[Row] = dataset.dataset(answers, format="parquet", partitioning=None).to_table().to_pylist()
     return rows
 
 
 def best_models(rows: Iterable[Row]) -> Table:
-    """The models with the best mean scores, by data set."""
+    """Return the models with the best mean scores, by data set."""
     table = columns("data set", "model", "parameters", "score", "±", "seconds")
     results = [json.loads(row["result_text"]) for row in rows if row["outcome"] == "OK"]
     for name in sorted({result["dataset"] for result in results}):
@@ -41,23 +41,25 @@ def best_models(rows: Iterable[Row]) -> Table:
 
 
 def seconds(row: Row) -> float:
-    """How long the task ran."""
+    """Return the run time of the task in seconds."""
     return float((row["finished_at"] - row["started_at"]).total_seconds())
 
 
 def work(rows: Iterable[Row]) -> Table:
-    """Tasks and time by worker process."""
+    """Return tasks and time by worker process."""
     table = columns("process", "tasks", "busy seconds", "CPU seconds", "longest task")
     rows = list(rows)
     for worker in sorted({row["worker"] for row in rows}):
-        own = [row for row in rows if row["worker"] == worker]
-        busy, cpu = sum(map(seconds, own)), sum(row["cpu_seconds"] for row in own)
-        table.add_row(worker, f"{len(own)}", f"{busy:.1f}", f"{cpu:.1f}", f"{max(map(seconds, own)):.1f} s")
+        mine = [row for row in rows if row["worker"] == worker]
+        busy, cpu = sum(map(seconds, mine)), sum(row["cpu_seconds"] for row in mine)
+        table.add_row(worker, f"{len(mine)}", f"{busy:.1f}", f"{cpu:.1f}", f"{max(map(seconds, mine)):.1f} s")
     return table
 
 
 def efficiency(rows: Iterable[Row], processes: int) -> tuple[float, float]:
-    """Wall seconds from the first start to the last finish, and the share of them that the processes ran tasks."""
+    """Return the wall seconds from the first start to the last finish, and the share in which the processes
+    ran tasks.
+    """
     rows = list(rows)
     first, last = min(row["started_at"] for row in rows), max(row["finished_at"] for row in rows)
     wall = (last - first).total_seconds()

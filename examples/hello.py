@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def greet(request: Request, context: Context, greeting: str = "Hello") -> str:
-    """Greets whoever the payload names. ``WORKER_HANDLER_KWARGS='{"greeting": "Good day"}'`` changes how."""
+    """Greet the person in the payload. ``WORKER_HANDLER_KWARGS='{"greeting": "Good day"}'`` changes the greeting."""
     if not request.payload:
         raise worker.Reject("nobody to greet")
     context.log.info("greeting", name=request.payload)

@@ -43,7 +43,7 @@ LONG = (
     {"dataset": "digits", "model": "boosting", "params": {"n_estimators": 20, "max_depth": 2}},
     {"dataset": "digits", "model": "mlp", "params": {"hidden_layer_sizes": [128], "max_iter": 300}},
 )
-# These can never be trained: the worker must send exactly these to the dead letters.
+# These can never be trained: the worker must turn exactly these into dead letters.
 IMPOSSIBLE = (
     {"dataset": "digits", "model": "perceiver", "params": {}},
     {"dataset": "titanic", "model": "forest", "params": {}},
@@ -55,14 +55,14 @@ IMPOSSIBLE = (
 
 
 def grid() -> Iterator[dict[str, Any]]:
-    """Every combination of every grid."""
+    """Yield every combination of every grid."""
     for names, model, values in GRIDS:
         for dataset, *chosen in itertools.product(names, *values.values()):
             yield {"dataset": dataset, "model": model, "params": dict(zip(values, chosen, strict=True))}
 
 
 def configurations() -> list[dict[str, Any]]:
-    """The whole table, shuffled, so that short, long and impossible ones come in no order."""
+    """Return the whole table, shuffled, so that short, long and impossible rows are mixed."""
     table = [*grid(), *LONG, *IMPOSSIBLE]
     random.Random(0).shuffle(table)
     return table

@@ -1,4 +1,4 @@
-"""What the demo checks beside the audit: that each answer is the right one, and that everything is committed."""
+"""What the demo checks in addition to the audit: that each answer is right, and that everything is committed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from worker.core.model import Partition
     from worker.kafka.cluster import Cluster
 
-FEW = 5  # exceptions that a complaint names
+FEW = 5  # exceptions that an error names
 
 
-def complaints(rows: list[Row], requests: int) -> list[str]:
-    """What is not as it must be; nothing if the proof holds."""
+def problems(rows: list[Row], requests: int) -> list[str]:
+    """Return the problems, one line each; empty if the proof holds."""
     table = configurations()
     answered = Counter(row["sequence"] for row in rows)
     impossible = {number for number, configuration in enumerate(table) if configuration in IMPOSSIBLE}
     outcomes = {row["sequence"]: row["outcome"] for row in rows}
     found = {
         "requests without an answer": set(range(requests)) - answered.keys(),
-        "answers to what was never asked": answered.keys() - set(range(requests)),
+        "answers to unknown requests": answered.keys() - set(range(requests)),
         "requests answered more than once": {number for number, count in answered.items() if count > 1},
         "possible configurations without a result": {
             number for number, outcome in outcomes.items() if number not in impossible and outcome != "OK"
@@ -38,7 +38,7 @@ def complaints(rows: list[Row], requests: int) -> list[str]:
 
 
 def lag(cluster: Cluster, group: str, partitions: Iterable[Partition]) -> int:
-    """Requests that the group has not committed."""
+    """Return the number of requests that the group has not committed."""
     partitions = list(partitions)
     ends, committed = cluster.spans(partitions), cluster.committed(group, partitions)
     return sum(ends[place].end - (committed[place] or 0) for place in partitions)

@@ -1,4 +1,4 @@
-"""What the demo sets up and takes down again: ports, settings, a broker and a worker of its own."""
+"""Sets up and cleans up the demo: ports, settings, its broker and its worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PROCESSES = 2
-REQUESTS, ANSWERS, LETTERS = "trainings", "scores", "trainings.dlq"
+REQUESTS, ANSWERS, DEAD_LETTERS = "trainings", "scores", "trainings.dlq"
 GROUP = "trainers"
 JOB = "demo"
 LAKE = ROOT / ".demo"  # the tables of the last run, and its report
@@ -25,7 +25,7 @@ STOP_SECONDS = 60.0  # for the worker to drain
 
 
 def environment(broker_port: int, http_port: int) -> dict[str, str]:
-    """The worker's settings, and nothing of the caller's that could be meant for another worker."""
+    """Return the worker's settings, without variables of the caller that may be meant for another worker."""
     inherited = {
         name: text for name, text in os.environ.items() if not name.startswith(("KAFKA_", "WORKER_", "PIPELINE_"))
     }
@@ -33,7 +33,7 @@ def environment(broker_port: int, http_port: int) -> dict[str, str]:
         "KAFKA_BOOTSTRAP_SERVER": f"127.0.0.1:{broker_port}",
         "KAFKA_REQUEST_TOPIC": REQUESTS,
         "KAFKA_ACK_TOPIC": ANSWERS,
-        "KAFKA_DEAD_LETTER_TOPIC": LETTERS,
+        "KAFKA_DEAD_LETTER_TOPIC": DEAD_LETTERS,
         "KAFKA_CONSUMER_GROUP_ID": GROUP,
         "WORKER_HANDLER": "examples.train:train",
         "WORKER_GUARANTEE": "exactly-once",
@@ -44,7 +44,7 @@ def environment(broker_port: int, http_port: int) -> dict[str, str]:
 
 @contextlib.contextmanager
 def broker(port: int, data: Path) -> Iterator[None]:
-    """A broker of the demo's own."""
+    """Run a broker for the demo."""
     environment = {**os.environ, "KAFKA_PORT": str(port), "KAFKA_DATA_DIR": str(data)}
     script = [ROOT / "scripts" / "kafka"]
     try:
@@ -57,7 +57,7 @@ def broker(port: int, data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def worker(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A replica in a session of its own: Ctrl-C reaches the demo alone, which then stops it in order."""
+    """Run a replica in a separate session: Ctrl-C reaches only the demo, which then stops the replica cleanly."""
     with log.open("wb") as output:
         command = [sys.executable, "-m", "worker", "run"]
         worker = subprocess.Popen(
@@ -69,24 +69,35 @@ def worker(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[
         with _undisturbed():
             if worker.poll() is None:
                 worker.terminate()
-                worker.send_signal(signal.SIGTERM)  # the second cancels what still runs
+                worker.send_signal(signal.SIGTERM)  # the second one cancels running tasks
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.wait(STOP_SECONDS)
-            with contextlib.suppress(ProcessLookupError):  # whoever is left of its session
+            with contextlib.suppress(ProcessLookupError):  # the remaining processes of its session
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
 
 
-def pipeline(environment: dict[str, str], command: str, *options: str) -> None:
-    """Run a command of the pipeline; what it says goes where we speak. CalledProcessError if it fails."""
+@contextlib.contextmanager
+def pipeline(environment: dict[str, str], command: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command of the pipeline on the demo's terminal. It is stopped if it is still running at the end."""
     ours = {name: text for name, text in environment.items() if not name.startswith("WORKER_")}
-    everywhere = ("--job", JOB, "--lake", str(LAKE))
-    subprocess.run([sys.executable, "-m", "pipeline", command, *everywhere, *options], env=ours, cwd=ROOT, check=True)
+    arguments = [sys.executable, "-m", "pipeline", command, "--job", JOB, "--lake", str(LAKE), *options]
+    running = subprocess.Popen(arguments, env=ours, cwd=ROOT)
+    try:
+        yield running
+    finally:
+        with _undisturbed():
+            if running.poll() is None:
+                running.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(STOP_SECONDS)
+            running.kill()
+            running.wait()
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Cleaning up goes on to its end, however often Ctrl-C is pressed."""
+    """Ignore further Ctrl-C, so that cleaning up finishes."""
     before = {
         number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
@@ -98,7 +109,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, below those the kernel gives to outgoing connections."""
+    """Return ports that nobody listens on, below those that the kernel gives to outgoing connections."""
     ports: list[int] = []
     for port in random.sample(range(20_000, 32_000), 1_000):
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -32,11 +32,11 @@ COUNT = sa.text("INSERT INTO words VALUES (:word, 1) ON CONFLICT (word) DO UPDAT
 
 
 def tally(request: Request, context: Any) -> str:
-    """Counts the words of the payload. The ``words`` table is to be there already, see ``CREATE``."""
+    """Count the words of the payload. The ``words`` table must already exist, see ``CREATE``."""
     words = request.payload.lower().split()  # the long work comes first ...
     if not words:
         raise worker.Reject("no words")
     transaction = context.transaction  # ... and the database last, so that locks are short
-    for word in sorted(words):  # in order: two processes that lock the same rows cannot block each other for good
+    for word in sorted(words):  # in a fixed order, so that two processes that lock the same rows cannot deadlock
         transaction.execute(COUNT, {"word": word})
     return f"{len(words)} words"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DATASETS = ("iris", "wine", "breast_cancer", "digits", "diabetes")
 REGRESSION = frozenset({"diabetes"})
-# By name: what classifies, and what does the same for a number.
+# By name: the classifier, and the regressor of the same kind.
 MODELS: dict[str, tuple[Any, Any]] = {
     "boosting": (ensemble.GradientBoostingClassifier, ensemble.GradientBoostingRegressor),
     "extra_trees": (ensemble.ExtraTreesClassifier, ensemble.ExtraTreesRegressor),
@@ -46,7 +46,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
 
 
 class Configuration(NamedTuple):
-    """What a request asks for, checked as far as it can be without fitting."""
+    """The configuration in a request, checked as far as possible without fitting."""
 
     dataset: str
     model: str
@@ -56,14 +56,14 @@ class Configuration(NamedTuple):
 
 
 def train(request: Request, context: Context) -> str:
-    """Answers with the scores. An impossible configuration is rejected; cancellation is obeyed between folds."""
+    """Return the scores. An impossible configuration is rejected; cancellation is checked between folds."""
     configuration = parse(request.payload)
-    # One process, one CPU: a library that starts threads of its own would take them from the other processes.
+    # One process, one CPU: a library that starts threads would take them from the other processes.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         try:
             scores, seconds = cross_validate(configuration, context)
-        except (ValueError, TypeError) as error:  # scikit-learn's way to refuse parameters; the data are never at fault
+        except (ValueError, TypeError) as error:  # what scikit-learn raises for bad parameters
             raise worker.Reject(f"impossible configuration: {first_line(error)}") from error
     result = configuration._asdict() | {
         "score_mean": round(statistics.fmean(scores), 6),
@@ -74,21 +74,21 @@ def train(request: Request, context: Context) -> str:
 
 
 def parse(payload: str) -> Configuration:
-    """The configuration in a payload; ``Reject`` says what is wrong with it."""
+    """Return the configuration in a payload. Raise ``Reject`` with the reason if it is invalid."""
     try:
-        asked = json.loads(payload)
-        configuration = Configuration(**{"params": {}, "folds": 5, "seed": 0} | asked)
+        requested = json.loads(payload)
+        configuration = Configuration(**{"params": {}, "folds": 5, "seed": 0} | requested)
     except (ValueError, TypeError) as error:
         raise worker.Reject(f"not a configuration: {first_line(error)}") from error
     if configuration.dataset not in DATASETS:
         raise worker.Reject(f"unknown dataset {configuration.dataset!r}: there are {', '.join(DATASETS)}")
-    if configuration.model not in list(MODELS):  # a list also takes what cannot be hashed
+    if configuration.model not in list(MODELS):  # a list also accepts unhashable values
         raise worker.Reject(f"unknown model {configuration.model!r}: there are {', '.join(MODELS)}")
     return configuration
 
 
 def cross_validate(configuration: Configuration, context: Context) -> tuple[list[float], float]:
-    """The score of each fold, and the seconds spent fitting in all."""
+    """Return the score of each fold, and the total seconds spent fitting."""
     data, target = load(configuration.dataset)
     split = KFold if configuration.dataset in REGRESSION else StratifiedKFold
     folds = split(configuration.folds, shuffle=True, random_state=configuration.seed)
@@ -106,7 +106,7 @@ def cross_validate(configuration: Configuration, context: Context) -> tuple[list
 
 
 def build(configuration: Configuration) -> Any:
-    """The untrained model. TypeError for a parameter it does not have."""
+    """Return the untrained model. Raise TypeError for a parameter that it does not have."""
     kind = MODELS[configuration.model][configuration.dataset in REGRESSION]
     if kind is None:
         raise ValueError(f"{configuration.model} cannot be trained on {configuration.dataset}")
@@ -118,7 +118,7 @@ def build(configuration: Configuration) -> Any:
 
 @functools.cache
 def load(dataset: str) -> tuple[Any, Any]:
-    """Features and target, read from the installed package."""
+    """Return features and target, read from the installed package."""
     data, target = getattr(datasets, f"load_{dataset}")(return_X_y=True)
     return data, target
 

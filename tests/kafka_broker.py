@@ -1,9 +1,12 @@
-"""A real Kafka broker of the tests' own, started and stopped by ``scripts/kafka``."""
+"""A real Kafka broker for the tests, started and stopped by ``scripts/kafka``."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -18,18 +21,24 @@ from tests.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-api: Any = kafka_admin  # its types leave out what it gives
+api: Any = kafka_admin  # its types are incomplete
 ROOT = Path(__file__).parents[1]
 RUNTIME = ROOT / ".runtime"
 CREATE_SECONDS = 20.0
 
 
+# No test kills the shared broker, and the machine is busy. After 3 s without a heartbeat (see scripts/kafka), it would
+# give up its groups and partitions for a moment, during all running tests.
+PATIENT = "broker.session.timeout.ms=30000"
+
+
 class Broker:
-    """A broker that answers. Topics are made as they are asked for and are nobody else's."""
+    """A broker that answers. It creates topics on request, each for one caller."""
 
     def __init__(self, port: int, folder: Path, properties: str = "") -> None:
         self.port = port
         self.bootstrap = f"127.0.0.1:{port}"
+        self.folder = folder
         self._environment = {
             **os.environ,
             "KAFKA_PORT": str(port),
@@ -47,15 +56,15 @@ class Broker:
             raise RuntimeError(message)
 
     def topic(self, partitions: int = 4, config: Mapping[str, str] | None = None) -> str:
-        """A fresh topic with a name of its own."""
+        """Create a topic with a new name, and return the name."""
         return self._create(1, partitions, config)[0]
 
     def topics(self, count: int, partitions: int = 4, config: Mapping[str, str] | None = None) -> list[str]:
-        """So many fresh topics, made in one go."""
+        """Create several topics at once, and return their names."""
         return self._create(count, partitions, config)
 
     def shorten_sessions(self, group: str) -> None:
-        """Under the consumer protocol the broker decides how long a silent member is waited for: not 45 s here."""
+        """Shorten the group's session, which the broker sets under the consumer protocol: 45 s by default."""
         admin = api.AdminClient({"bootstrap.servers": self.bootstrap})
         session = "consumer.session.timeout.ms"
         setting = api.ConfigEntry(session, "2000", incremental_operation=api.AlterConfigOpType.SET)
@@ -72,7 +81,7 @@ class Broker:
 def create_topics(
     bootstrap: str, names: Sequence[str], partitions: int, config: Mapping[str, str] | None = None
 ) -> None:
-    """Make topics; when this returns the broker knows them, which is a while after it has said that they are made."""
+    """Create topics, and wait until the broker knows them, which is a while after it has confirmed them."""
     admin = api.AdminClient({"bootstrap.servers": bootstrap})
     topics = [api.NewTopic(name, partitions, 1, config=dict(config or {})) for name in names]
     for created in admin.create_topics(topics, operation_timeout=CREATE_SECONDS).values():
@@ -81,13 +90,13 @@ def create_topics(
 
 
 def recreate_topic(bootstrap: str, name: str, partitions: int) -> None:
-    """Delete a topic and make another of its name."""
+    """Delete a topic, and create another one with its name."""
     delete_topic(bootstrap, name)
     create_topics(bootstrap, [name], partitions)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
-    """Delete a topic; when this returns the broker does not know it any more."""
+    """Delete a topic, and wait until the broker no longer knows it."""
     admin = api.AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([name], operation_timeout=CREATE_SECONDS)[name].result(CREATE_SECONDS)
     _wait(bootstrap, [name], there=False)
@@ -106,9 +115,46 @@ def _wait(bootstrap: str, names: Sequence[str], *, there: bool) -> None:
         time.sleep(0.02)
 
 
+class SharedBroker:
+    """The broker of all processes of a test run. The first user starts it, and the run's main process ends it.
+
+    ``folder`` belongs to the run and is the same for all of them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = folder / "broker.lock"
+        self._place = folder / "broker.json"  # port and folder of the running broker
+
+    def start(self) -> Broker:
+        """Return the broker, and start it unless it runs. Other processes wait meanwhile."""
+        _check_runtime()
+        with self._lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self._place.exists():
+                place = {"port": free_port(), "folder": tempfile.mkdtemp(prefix="kafka-")}
+                self._place.write_text(json.dumps(place))  # before the start, so that a failed start is ended, too
+                try:
+                    self._broker().script("up")
+                except RuntimeError:
+                    self.end()  # the next process tries again
+                    raise
+            return self._broker()
+
+    def end(self) -> None:
+        """Stop it if it was started, and remove its files. No test may run any more."""
+        if self._place.exists():
+            self._broker().script("down", "--purge")
+            shutil.rmtree(json.loads(self._place.read_text())["folder"], ignore_errors=True)
+            self._place.unlink()
+
+    def _broker(self) -> Broker:
+        place = json.loads(self._place.read_text())
+        return Broker(place["port"], Path(place["folder"]) / "broker", PATIENT)
+
+
 @contextlib.contextmanager
 def running_broker(properties: str = "") -> Iterator[Broker]:
-    """A broker with these further properties (``key=value;key=value``), gone without a trace at the end."""
+    """Yield a broker with these further properties (``key=value;key=value``). Remove all its files at the end."""
     _check_runtime()
     with tempfile.TemporaryDirectory(prefix="kafka-") as folder:
         broker = Broker(free_port(), Path(folder) / "broker", properties)
@@ -120,7 +166,7 @@ def running_broker(properties: str = "") -> Iterator[Broker]:
 
 
 def _check_runtime() -> None:
-    """``scripts/kafka`` would fetch what is missing; a test must say so instead of downloading for minutes."""
+    """Fail if files are missing. ``scripts/kafka`` would download them, which takes minutes."""
     java, jars = RUNTIME / "java" / "bin" / "java", list(RUNTIME.glob("kafka-*"))
     missing = [what for what, there in (("a Java runtime", java.exists()), ("the broker's jars", jars)) if not there]
     if missing:

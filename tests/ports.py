@@ -19,7 +19,7 @@ def free_port() -> int:
     """A port of the loopback interface that nobody uses now, and that no other caller was given. Any thread.
 
     Between this look and its use another test would find it free as well. Test processes that run beside each other
-    have ports of their own to choose from.
+    choose from separate ports.
     """
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ours = PORTS[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

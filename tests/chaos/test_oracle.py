@@ -1,4 +1,4 @@
-"""Every law is seen broken: the oracle is given a good ledger with one thing wrong."""
+"""Every invariant is seen broken: the oracle is given the evidence of a good run with one thing wrong."""
 
 from __future__ import annotations
 
@@ -9,288 +9,260 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos import oracle
-from chaos.ledger import Answer, Evidence, Exit, Letter, Mark, Sample, read_journal
-from chaos.load import Item
-from chaos.plan import Options
+from chaos.evidence import DeadLetter, Evidence, Exit, FaultWindow, Sample
+from chaos.options import Options
+from tests.chaos.broken_runs import (
+    BROKEN,
+    MEGABYTE,
+    answered_twice,
+    attempts,
+    overlapping,
+    overtaken,
+    samples,
+    started_again,
+    too_many_attempts,
+    unanswered,
+)
+from tests.chaos.evidence import answer, broken, entry, good, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
-
-TOPIC = "requests"
-MEGABYTE = 2**20
-
-
-def item(number: int, kind: str = "nap", key: bytes | None = None) -> Item:
-    return Item(number, 0.0, kind, key or f"r{number}".encode(), None if kind == "null" else b"value")
-
-
-def answer(offset: int, outcome: str = "OK", at: float = 0.0) -> Answer:
-    sequence = 0 if outcome == "DEAD_LETTERED" else offset
-    return Answer(TOPIC, (0, offset), outcome, sequence, f"r{offset}".encode(), at or offset + 0.5)
-
-
-def mark(event: str, offset: int, time: float, attempt: int = 1, pid: int = 9) -> Mark:
-    return Mark(event, pid, (0, offset), attempt, time)
-
-
-def good(guarantee: str = "exactly-once", ordering: str = "partition") -> Evidence:
-    """Three tasks and one dead letter, without a fault."""
-    tasks = range(3)
-    return Evidence(
-        options=Options(1, guarantee, ordering),
-        topic=TOPIC,
-        sent={**{(0, n): item(n) for n in tasks}, (0, 3): item(3, "null")},
-        answers=[*map(answer, tasks), answer(3, "DEAD_LETTERED")],
-        letters=[Letter((0, 3), b"r3", None)],
-        marks=[mark(event, n, n + later) for n in tasks for event, later in (("start", 0.0), ("end", 0.3))],
-        committed={0: 4},
-        ends={0: 4},
-        exits=[Exit("r0", 0, wanted=True)],
-    )
-
-
-def laws(evidence: Evidence) -> set[str]:
-    return {violation.law for violation in oracle.judge(evidence)}
+R0, R1 = frozenset({"r0"}), frozenset({"r1"})
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "at-most-once"])
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
-def test_a_good_ledger_breaks_no_law(guarantee: str, ordering: str) -> None:
+def test_a_good_run_breaks_nothing(guarantee: str, ordering: str) -> None:
     assert oracle.judge(good(guarantee, ordering)) == []
 
 
-def lost(e: Evidence) -> Evidence:
-    return replace(e, answers=e.answers[1:])
+CASES = [(invariant, breaks) for invariant, several in BROKEN.items() for breaks in several]
 
 
-def doubled(e: Evidence) -> Evidence:
-    return replace(e, answers=[*e.answers, answer(1)])
+@pytest.mark.parametrize(("invariant", "breaks"), CASES, ids=[f.__name__ for _, f in CASES])
+def test_a_broken_invariant_is_found(invariant: str, breaks: Callable[[Evidence], Evidence]) -> None:
+    assert invariant in broken(breaks(good()))
 
 
-def foreign(e: Evidence) -> Evidence:
-    return replace(e, answers=[*e.answers, answer(77)])
+def test_a_violation_names_the_requests() -> None:
+    (violation,) = oracle.judge(unanswered(good()))
+    assert str(violation) == "lost: not answered: 1 [0:0]"
 
 
-def of_another_topic(e: Evidence) -> Evidence:
-    return replace(e, answers=[*e.answers[1:], e.answers[0]._replace(topic="other")])
+# -- answers
 
 
-def wrong_outcome(e: Evidence) -> Evidence:
-    return replace(e, answers=[answer(0, "EXPIRED"), *e.answers[1:]])
+def test_at_most_once_a_started_request_may_be_lost() -> None:
+    assert broken(unanswered(good("at-most-once"))) == set()
 
 
-def wrong_key(e: Evidence) -> Evidence:
-    return replace(e, answers=[e.answers[0]._replace(key=b"?"), *e.answers[1:]])
+@pytest.mark.parametrize(
+    ("reported", "fault", "found"),
+    [(False, False, {"lost"}), (True, False, {"lost"}), (False, True, {"lost"}), (True, True, set())],
+)
+def test_at_most_once_a_loss_has_to_be_reported_and_explained(*, reported: bool, fault: bool, found: set[str]) -> None:
+    """The worker's own report excuses nothing."""
+    e = unanswered(good("at-most-once"))
+    never = replace(e, journal=[one for one in e.journal if one.record != (0, 0)])
+    never = replace(never, reported_lost=frozenset([(0, 0)] if reported else ()))
+    assert broken(replace(never, fault_windows=[FaultWindow(1.0, 2.0)] if fault else [])) == found
 
 
-def wrong_sequence(e: Evidence) -> Evidence:
-    return replace(e, answers=[e.answers[1]._replace(place=(0, 0), key=b"r0"), *e.answers[1:]])
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (FaultWindow(0.5, 1.2), set()),
+        (FaultWindow(0.5, 1.2, R0), set()),
+        (FaultWindow(0.5, 1.2, R1), {"duplicate", "starts", "handler order"}),  # hit another replica
+        (FaultWindow(500.0, 501.0), {"duplicate", "starts", "handler order"}),
+    ],
+)
+def test_at_least_once_a_fault_excuses_what_it_overlaps_on_its_replica(fault: FaultWindow, found: set[str]) -> None:
+    twice = replace(answered_twice(started_again(good("at-least-once"))), fault_windows=[fault])
+    assert broken(twice) <= found
+    assert broken(twice) >= found - {"handler order"}
 
 
-def buried_alive(e: Evidence) -> Evidence:
-    return replace(e, letters=[*e.letters, Letter((0, 1), b"r1", b"value")])
-
-
-def no_letter(e: Evidence) -> Evidence:
-    return replace(e, letters=[])
-
-
-def two_letters(e: Evidence) -> Evidence:
-    return replace(e, letters=[*e.letters, *e.letters])
-
-
-def changed_letter(e: Evidence) -> Evidence:
-    return replace(e, letters=[e.letters[0]._replace(value=b"changed")])
-
-
-def started_again(e: Evidence) -> Evidence:
-    return replace(e, marks=[*e.marks, mark("start", 1, 1.4)])
-
-
-def malformed_started(e: Evidence) -> Evidence:
-    return replace(e, marks=[*e.marks, mark("start", 3, 3.0)])
-
-
-def overtaken(e: Evidence) -> Evidence:
-    return replace(e, marks=[one._replace(time=9.0) if one.place == (0, 0) else one for one in e.marks])
-
-
-def not_committed(e: Evidence) -> Evidence:
-    return replace(e, committed={0: 3})
-
-
-def never_committed(e: Evidence) -> Evidence:
-    return replace(e, committed={})
-
-
-def bad_exit(e: Evidence) -> Evidence:
-    return replace(e, exits=[Exit("r0", 6, wanted=True)])
-
-
-def crashed_supervisor(e: Evidence) -> Evidence:
-    return replace(e, exits=[Exit("r0", 1, wanted=False)])
-
-
-def left_over(e: Evidence) -> Evidence:
-    return replace(e, leftovers=["process 1"])
-
-
-def not_refused(e: Evidence) -> Evidence:
-    return replace(e, failed=["was not refused"])
-
-
-def samples(*sizes: int, threads: tuple[int, ...] = ()) -> list[Sample]:
-    counts = threads or (9,) * len(sizes)
-    return [Sample(9, 20.0 * n, size * MEGABYTE, Counter({"rdk:main": counts[n]})) for n, size in enumerate(sizes)]
-
-
-def much_memory(e: Evidence) -> Evidence:
-    return replace(e, samples=samples(60, 250, 240, 250))
-
-
-def more_and_more_memory(e: Evidence) -> Evidence:
-    return replace(e, samples=samples(50, 60, 90, 110, 115, 120))
-
-
-def more_and_more_threads(e: Evidence) -> Evidence:
-    return replace(e, samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 40, 40, 40)))
-
-
-def test_a_client_that_was_left_behind_keeps_its_threads() -> None:
-    more = replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 17, 17, 17)))
-    assert laws(more) == {"memory"}
-    assert laws(replace(more, hung=1)) == set()
-
-
-def test_one_client_may_be_looking_at_the_group() -> None:
-    usual = Counter({"rdk:main": 9})
-    looking, two = Counter({"rdk:main": 16, "rdk:bg": 1}), Counter({"rdk:main": 22, "rdk:bg": 2})
-    for threads, broken in ((usual, set()), (looking, set()), (two, {"memory"})):
-        row = (usual, usual, threads, threads, threads)
-        seen = [Sample(9, 20.0 * n, 60 * MEGABYTE, given) for n, given in enumerate(row)]
-        assert laws(replace(good(), samples=seen)) == broken
-
-
-def test_threads_of_a_client_that_is_being_replaced_are_let_be() -> None:
-    assert laws(replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 9, 40, 40)))) == set()
+def test_exactly_once_no_fault_excuses_a_second_answer() -> None:
+    assert broken(replace(answered_twice(good()), fault_windows=[FaultWindow(0.0, 9.0)])) == {"duplicate"}
 
 
 def test_with_a_store_rows_are_exact_and_answers_at_least_once() -> None:
     rows = {(0, n): 1 for n in range(3)}
     e = replace(good(), options=Options(1, "exactly-once", store="sqlite"), effects=rows)
-    assert laws(e) == set()
+    assert broken(e) == set()
     twice = replace(e, answers=[*e.answers, answer(1, at=3.0)])
-    assert laws(twice) == {"duplicate"}
-    assert laws(replace(twice, excuses=[(2.0, 2.5)])) == set()
+    assert broken(twice) == {"duplicate"}
+    assert broken(replace(twice, fault_windows=[FaultWindow(2.0, 2.5)])) == set()
 
 
-def held_for_ever(e: Evidence) -> Evidence:
-    return replace(e, holds=[("r0-1", 3.0), ("r1-0", 200.0)])
+def test_a_request_that_was_sent_again_may_be_in_the_topic_twice() -> None:
+    """A broker with a full disk reports a stored record as failed."""
+    evidence = good("at-least-once", "partition")
+    more = replace(evidence, answers=[*evidence.answers, answer(1)._replace(record=(0, 9))])
+    assert broken(more) == {"origin"}
+    assert broken(replace(more, resent=[item(1)])) == set()
+    assert broken(replace(more, resent=[item(2)])) == {"origin"}
 
 
-def test_memory_that_a_task_takes_for_a_moment_and_processes_that_begin_are_let_be() -> None:
-    assert laws(replace(good(), samples=samples(30, 60, 60, 60, 250, 60))) == set()
-    assert laws(replace(good(), samples=samples(10, 10, 60, 60, threads=(1, 1, 9, 9)))) == set()
+# -- starts
 
 
-def no_effect(e: Evidence) -> Evidence:
-    return replace(e, effects={(0, 0): 1, (0, 1): 1})
-
-
-def two_effects(e: Evidence) -> Evidence:
-    return replace(e, effects={(0, 0): 1, (0, 1): 2, (0, 2): 1})
-
-
-def effect_of_a_dead_letter(e: Evidence) -> Evidence:
-    return replace(e, effects={(0, n): 1 for n in range(4)})
-
-
-BROKEN = {
-    "lost": (lost,),
-    "duplicate": (doubled,),
-    "origin": (foreign, of_another_topic),
-    "outcome": (wrong_outcome, wrong_key, wrong_sequence),
-    "letters": (buried_alive, no_letter, two_letters, changed_letter),
-    "starts": (started_again, malformed_started),
-    "order": (overtaken,),
-    "commit": (not_committed, never_committed),
-    "exit": (bad_exit, crashed_supervisor),
-    "leftover": (left_over,),
-    "expectation": (not_refused, held_for_ever),
-    "memory": (much_memory, more_and_more_memory, more_and_more_threads),
-    "effects": (no_effect, two_effects, effect_of_a_dead_letter),
-}
-CASES = [(law, break_it) for law, breaks in BROKEN.items() for break_it in breaks]
-
-
-@pytest.mark.parametrize(("law", "break_it"), CASES, ids=[f.__name__ for _, f in CASES])
-def test_a_broken_law_is_found(law: str, break_it: Callable[[Evidence], Evidence]) -> None:
-    assert law in laws(break_it(good()))
-
-
-# -- what is allowed, and only just
-
-
-def test_at_most_once_what_was_started_may_be_lost_and_nothing_else() -> None:
-    started = lost(good("at-most-once"))
-    assert laws(started) == set()
-    never = replace(started, marks=[one for one in started.marks if one.place != (0, 0)])
-    assert laws(never) == {"lost"}
-    assert laws(replace(never, told_lost=frozenset([(0, 0)]))) == set()
-
-
-def test_at_most_once_nothing_starts_twice_whatever_happened() -> None:
-    again = replace(started_again(good("at-most-once")), excuses=[(0.0, 9.0)])
-    assert laws(again) == {"starts"}
-
-
-@pytest.mark.parametrize(("excuse", "found"), [((0.5, 1.2), set()), ((500.0, 501.0), {"duplicate", "starts"})])
-def test_at_least_once_a_fault_excuses_what_it_overlaps(excuse: tuple[float, float], found: set[str]) -> None:
-    twice = replace(doubled(started_again(good("at-least-once"))), excuses=[excuse])
-    assert laws(twice) == found
+def test_at_most_once_no_fault_excuses_a_second_start() -> None:
+    again = replace(started_again(good("at-most-once")), fault_windows=[FaultWindow(0.0, 9.0)])
+    assert "starts" in broken(again)
 
 
 def test_a_failed_attempt_may_be_followed_by_another() -> None:
-    failed = [*good().marks, mark("raise", 1, 1.2), mark("start", 1, 1.4, attempt=2)]
-    assert laws(replace(good(), marks=failed)) == set()
+    assert broken(attempts(good(), 2)) == set()
 
 
-def test_exactly_once_no_fault_excuses_a_second_answer() -> None:
-    assert laws(replace(doubled(good()), excuses=[(0.0, 9.0)])) == {"duplicate"}
+def test_as_many_attempts_as_the_limit_are_allowed() -> None:
+    e = good()
+    assert broken(attempts(e, e.options.max_attempts)) == set()
 
 
-def test_order_by_key_asks_for_no_order_among_keys() -> None:
-    assert laws(overtaken(good(ordering="key"))) == set()
-    same = {place: one._replace(key=b"k") for place, one in good().sent.items()}
-    evidence = overtaken(replace(good(ordering="key"), sent=same, answers=[], letters=[]))
-    assert "order" in laws(evidence)
-    assert laws(overtaken(good(ordering="unordered"))) == set()
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (FaultWindow(0.5, 1.2, R0, blocks=True), set()),
+        (FaultWindow(0.5, 1.2, R1, blocks=True), {"attempts"}),  # hit another replica
+        (FaultWindow(0.5, 1.2, R0), {"attempts"}),  # a kill lets everything be committed
+        (FaultWindow(500.0, 501.0, R0, blocks=True), {"attempts"}),
+    ],
+)
+def test_a_start_may_go_uncounted_only_where_nothing_could_be_committed(fault: FaultWindow, found: set[str]) -> None:
+    assert broken(replace(too_many_attempts(good()), fault_windows=[fault])) == found
 
 
-def test_a_violation_names_the_requests() -> None:
-    (violation,) = oracle.judge(lost(good()))
-    assert str(violation) == "lost: not answered: 1 [0:0]"
+def test_at_most_once_no_start_goes_uncounted() -> None:
+    """Its second start is one too many, whatever the fault."""
+    failed = [entry("start", 1, 0.8), entry("raise", 1, 0.9), entry("start", 1, 1.0), entry("raise", 1, 1.1)]
+    twice = [*(one for one in good().journal if one.record != (0, 1)), *failed]
+    block = FaultWindow(0.0, 9.0, blocks=True)
+    assert "attempts" in broken(replace(good("at-most-once"), journal=twice, fault_windows=[block]))
 
 
-def test_a_journal_whose_last_line_was_cut_off(tmp_path: Path) -> None:
-    journal = tmp_path / "journal"
-    journal.write_text("start 9 0 1 1 2.5\nend 9 0 1 1 3.5\nstart 9 0")
-    assert read_journal(journal) == [mark("start", 1, 2.5), mark("end", 1, 3.5)]
-    assert read_journal(tmp_path / "none") == []
+def test_an_innocent_request_may_become_a_dead_letter_only_when_it_has_used_up_its_attempts() -> None:
+    """With the default of three attempts, processes that are killed from outside take innocent requests with them."""
+    e = good("at-least-once")
+    e = replace(e, options=replace(e.options, attempts=3))
+    starts = [entry("start", 1, 1.0 + n / 10, n + 1, pid=20 + n) for n in range(3)]
+    others = [one for one in e.journal if one.record != (0, 1)]
+    dead = replace(
+        e,
+        answers=[*(one for one in e.answers if one.record != (0, 1)), answer(1, "DEAD_LETTERED")._replace(sequence=1)],
+        dead_letters=[*e.dead_letters, DeadLetter((0, 1), b"r1", b"value")],
+        fault_windows=[FaultWindow(1.0, 1.3)],
+    )
+    assert broken(replace(dead, journal=[*others, *starts])) == set()
+    assert broken(replace(dead, journal=[*others, *starts[:2]])) == {"outcome", "dead letters"}
 
 
-def test_a_request_sent_again_may_stand_in_the_topic_twice() -> None:
-    """A broker without room says that it has not taken it, and may have."""
-    evidence = good("at-least-once", "partition")
-    more = replace(evidence, answers=[*evidence.answers, answer(1)._replace(place=(0, 9))])
-    assert laws(more) == {"origin"}
-    assert laws(replace(more, again=[item(1)])) == set()
-    assert laws(replace(more, again=[item(2)])) == {"origin"}
+def test_a_start_with_a_good_finish_is_no_attempt() -> None:
+    """An answer that cannot be committed is computed again, however often."""
+    again = [entry(event, 2, 2.4 + n, 1) for n in range(30) for event in ("start", "end")]
+    e = replace(good(), journal=[*good().journal, *again], fault_windows=[FaultWindow(0.0, 99.0)])
+    assert broken(e) == set()
 
 
-def test_what_was_called_lost_may_start_late() -> None:
-    evidence = good("at-most-once", "partition")
-    late = [mark._replace(time=99.0) if mark.place == (0, 1) else mark for mark in evidence.marks]
-    assert laws(replace(evidence, marks=late)) == {"order"}
-    assert laws(replace(evidence, marks=late, told_lost=frozenset({(0, 1)}))) == set()
+def test_order_by_key_requires_no_order_among_keys() -> None:
+    assert broken(overtaken(good(ordering="key"))) == set()
+    same = {record: one._replace(key=b"k") for record, one in good().sent.items()}
+    evidence = overtaken(replace(good(ordering="key"), sent=same, answers=[], dead_letters=[]))
+    assert "order" in broken(evidence)
+    assert broken(overtaken(good(ordering="unordered"))) == set()
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "reported", "fault", "found"),
+    [
+        ("at-most-once", True, True, set()),
+        ("at-most-once", True, False, {"order", "handler order"}),
+        ("at-most-once", False, True, {"order"}),
+        ("at-least-once", True, True, {"order"}),
+    ],
+)
+def test_only_at_most_once_a_lost_request_may_start_late(
+    guarantee: str, *, reported: bool, fault: bool, found: set[str]
+) -> None:
+    evidence = good(guarantee, "partition")
+    late = [one._replace(time=5.0 + one.time / 10) if one.record == (0, 1) else one for one in evidence.journal]
+    lost = frozenset({(0, 1)} if reported else ())
+    windows = [FaultWindow(4.0, 4.5, R0)] if fault else []
+    assert broken(replace(evidence, journal=late, reported_lost=lost, fault_windows=windows)) == found
+
+
+def test_a_fault_explains_handlers_that_overlap() -> None:
+    """A member that was cut off runs on, while the next owner has already started."""
+    assert broken(replace(overlapping(good()), fault_windows=[FaultWindow(0.1, 0.15, R0)])) == set()
+    assert broken(replace(overlapping(good()), fault_windows=[FaultWindow(0.1, 0.15, R1)])) == {"handler order"}
+
+
+# -- processes
+
+
+def test_an_abandoned_client_keeps_its_threads_only_if_a_broker_had_an_outage() -> None:
+    more = replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 17, 17, 17)))
+    assert broken(more) == {"memory"}
+    assert broken(replace(more, hung_clients=1)) == {"memory"}  # the worker's word alone
+    assert broken(replace(more, hung_clients=1, outages=1)) == set()
+
+
+def test_detached_tasks_need_a_few_clients_more() -> None:
+    """One for each group that a process looks at, and the worker keeps 16 of them."""
+    detaching = replace(good(), options=replace(good().options, features="checkpoints+isolation"))
+    for count, found in ((35, set()), (150, {"memory"})):
+        more = samples(60, 60, 60, 60, 60, threads=(23, 23, count, count, count))
+        assert broken(replace(detaching, samples=more)) == found
+        assert broken(replace(good(), samples=more)) == {"memory"}
+
+
+def test_one_client_may_check_the_membership() -> None:
+    usual = Counter({"rdk:main": 9})
+    checking, two = Counter({"rdk:main": 16, "rdk:bg": 1}), Counter({"rdk:main": 22, "rdk:bg": 2})
+    for threads, found in ((usual, set()), (checking, set()), (two, {"memory"})):
+        row = (usual, usual, threads, threads, threads)
+        seen = [Sample(9, 20.0 * n, 60 * MEGABYTE, given) for n, given in enumerate(row)]
+        assert broken(replace(good(), samples=seen)) == found
+
+
+def test_threads_of_a_client_that_is_being_replaced_are_allowed() -> None:
+    assert broken(replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 9, 40, 40)))) == set()
+
+
+def test_memory_of_one_task_and_of_a_young_process_is_allowed() -> None:
+    assert broken(replace(good(), samples=samples(30, 60, 60, 60, 250, 60))) == set()
+    assert broken(replace(good(), samples=samples(10, 10, 60, 60, threads=(1, 1, 9, 9)))) == set()
+
+
+PROCESS, BROKER = frozenset({"process"}), frozenset({"broker"})
+
+
+@pytest.mark.parametrize(
+    ("one", "allowed"),
+    [
+        (Exit("r0", 0, sigterms=1), True),
+        (Exit("r0", 0), False),  # nobody stopped it
+        (Exit("r0", 6, sigterms=1), False),
+        (Exit("r0", 6, sigterms=1, faults=BROKER), True),
+        (Exit("r0", 6, sigterms=2), True),
+        (Exit("r0", -15, sigterms=1), False),
+        (Exit("r0", -15, sigterms=1, supervising=False), True),
+        (Exit("r0", 2), False),
+        (Exit("r0", 2, supervising=False), False),
+        (Exit("r0", 2, supervising=False, faults=PROCESS), True),  # a frozen process has the name
+        (Exit("r0", 2, duplicate=True, supervising=False), True),
+        (Exit("r0", 4, faults=BROKER), False),  # only at the start
+        (Exit("r0", 4, supervising=False), False),
+        (Exit("r0", 4, supervising=False, faults=BROKER), True),
+        (Exit("r0", 5), False),
+        (Exit("r0", 5, faults=PROCESS), True),
+        (Exit("r0", 1, duplicate=True), False),
+        (Exit("r0", 3, supervising=False, faults=PROCESS), False),
+        (Exit("r0", -11, faults=PROCESS | BROKER), False),
+        (Exit("r0", -9, faults=PROCESS), False),
+    ],
+)
+def test_exit_codes_are_those_of_the_contract(one: Exit, *, allowed: bool) -> None:
+    assert broken(replace(good(), exits=[one])) == (set() if allowed else {"exit"})

@@ -7,31 +7,33 @@ from itertools import pairwise
 
 import pytest
 
-from chaos import faults, load, matrix, plan
-from chaos.mischief import ACTS
+from chaos import faults, plan, requests, run_lists
+from chaos.options import Options
+from chaos.scheduler import ACTIONS as FAULT_ACTIONS
 
-OPTIONS = plan.Options(7, faults=80, gap=0.5)
+GUARANTEES = ("at-most-once", "at-least-once", "exactly-once")
+OPTIONS = Options(7, faults=80, gap=0.5)
 
 
 def test_a_seed_always_gives_the_same_plan() -> None:
-    assert plan.draw(OPTIONS, root=True) == plan.draw(OPTIONS, root=True)
+    assert plan.draw(OPTIONS, rights=faults.RIGHTS) == plan.draw(OPTIONS, rights=faults.RIGHTS)
 
 
 def test_another_seed_gives_another() -> None:
-    other = plan.draw(dataclasses.replace(OPTIONS, seed=8), root=True)
-    drawn = plan.draw(OPTIONS, root=True)
+    other = plan.draw(dataclasses.replace(OPTIONS, seed=8), rights=faults.RIGHTS)
+    drawn = plan.draw(OPTIONS, rights=faults.RIGHTS)
     assert drawn.faults != other.faults
     assert drawn.items != other.items
 
 
-def test_as_many_faults_as_asked_for_in_order() -> None:
-    drawn = plan.draw(OPTIONS, root=True)
+def test_as_many_faults_as_requested_in_order() -> None:
+    drawn = plan.draw(OPTIONS, rights=faults.RIGHTS)
     assert [one.number for one in drawn.faults] == list(range(80))
     assert all(one.at <= other.at for one, other in pairwise(drawn.faults))
 
 
 def test_or_as_many_as_there_is_time_for() -> None:
-    drawn = plan.draw(plan.Options(7, minutes=0.5), root=True)
+    drawn = plan.draw(Options(7, minutes=0.5), rights=faults.RIGHTS)
     assert drawn.faults
     assert all(one.at < 30 for one in drawn.faults)
     assert drawn.seconds >= 30
@@ -39,7 +41,7 @@ def test_or_as_many_as_there_is_time_for() -> None:
 
 @pytest.mark.parametrize("area", ["broker", "network"])
 def test_faults_of_one_place_come_one_after_another(area: str) -> None:
-    drawn = plan.draw(dataclasses.replace(OPTIONS, mix=f"{area}s" if area == "broker" else area), root=True)
+    drawn = plan.draw(dataclasses.replace(OPTIONS, mix=f"{area}s" if area == "broker" else area), rights=faults.RIGHTS)
     by_place: dict[int, float] = {}
     for one in drawn.faults:
         place = 0 if area == "broker" else one.replica
@@ -51,48 +53,56 @@ def test_some_faults_need_root_or_three_brokers_or_a_server_for_the_store() -> N
     def names(**given: object) -> set[str]:
         return {kind.name for kind in faults.available("all", **given)}  # type: ignore[arg-type]
 
-    assert "broker-disk-full" not in names(brokers=3, root=False)
-    assert "broker-rolling" not in names(brokers=1, root=True)
-    assert not names(brokers=3, root=False, store="postgresql") & {"drop", "loss"}
-    assert "store-kill" not in names(brokers=3, root=True, store="sqlite")
-    assert names(brokers=3, root=True, store="postgresql") == set(faults.BY_NAME)
+    assert "broker-disk-full" not in names(brokers=3, rights=())
+    assert names(brokers=3, rights={"disks"}) & {"broker-disk-full", "loss"} == {"broker-disk-full"}
+    assert "broker-rolling" not in names(brokers=1, rights=faults.RIGHTS)
+    assert not names(brokers=3, rights=(), store="postgresql") & {"drop", "loss"}
+    assert "store-kill" not in names(brokers=3, rights=faults.RIGHTS, store="sqlite")
+    assert names(brokers=3, rights=faults.RIGHTS, store="postgresql", uses={"isolation", "retention"}) == set(
+        faults.BY_NAME
+    )
+    assert not names(brokers=3, rights=faults.RIGHTS) & {"kill-child", "delete-records"}
 
 
 def test_a_mix_may_be_named_by_its_faults() -> None:
-    kinds = faults.available("cut+broker-kill", brokers=1, root=False)
+    kinds = faults.available("cut+broker-kill", brokers=1, rights=())
     assert {kind.name for kind in kinds} == {"cut", "broker-kill"}
     with pytest.raises(ValueError, match="cutt"):
-        faults.available("cutt", brokers=1, root=False)
+        faults.available("cutt", brokers=1, rights=())
 
 
 def test_every_fault_can_be_done_and_every_request_handled() -> None:
     from chaos.handlers import ACTIONS  # noqa: PLC0415 - what a worker imports
 
-    assert set(ACTS) == set(faults.BY_NAME)
-    kinds = load.NORMAL | load.BURIED | load.EXPIRING
-    assert kinds - load.MALFORMED <= ACTIONS.keys()
+    assert set(FAULT_ACTIONS) == set(faults.BY_NAME)
+    kinds = requests.NORMAL | requests.DEAD_LETTERED | requests.EXPIRING
+    assert kinds - requests.MALFORMED <= ACTIONS.keys()
 
 
 def test_every_kind_of_request_has_an_outcome_but_for_what_kills_at_most_once() -> None:
-    for kind in load.NORMAL | load.BURIED | load.EXPIRING:
-        item = load.Item(1, 0.0, kind, b"k", b"v")
-        assert load.expected(item, "at-least-once") == load.expected(item, "exactly-once")
-        assert len(load.expected(item, "exactly-once")) == 1
-        assert (load.expected(item, "at-most-once") == {"CANCELLED"}) == (kind in load.MORTAL)
+    for kind in requests.NORMAL | requests.DEAD_LETTERED | requests.EXPIRING:
+        item = requests.Item(1, 0.0, kind, b"k", b"v")
+        assert requests.expected(item, "at-least-once") == requests.expected(item, "exactly-once")
+        assert len(requests.expected(item, "exactly-once")) == 1
+        assert (requests.expected(item, "at-most-once") == {"CANCELLED"}) == (kind in requests.CRASHING)
 
 
 def test_most_requests_are_short_and_a_few_long() -> None:
-    items = plan.draw(plan.Options(3, minutes=20, faults=0, mix="requests"), root=False).items
-    assert {item.kind for item in items} >= load.BURIED | load.EXPIRING
-    assert len(items) == pytest.approx(20 * 60 * load.RATES["mixed"], rel=0.1)
+    items = plan.draw(Options(3, minutes=20, faults=0, mix="requests"), rights=()).items
+    assert {item.kind for item in items} >= requests.DEAD_LETTERED | requests.EXPIRING
+    assert len(items) == pytest.approx(20 * 60 * requests.RATES["mixed"], rel=0.1)
 
 
 def test_the_long_form_is_long_enough_and_its_runs_differ() -> None:
-    assert sum(one.faults for one in matrix.LONG) >= 1_000
-    assert len(set(matrix.LONG)) == len(matrix.LONG)
-    assert sum(one.faults for one in matrix.QUICK) >= 60
-    assert {one.guarantee for one in matrix.QUICK} == {"at-most-once", "at-least-once", "exactly-once"}
+    assert sum(one.faults for one in run_lists.LONG) >= 1_000
+    assert len(set(run_lists.LONG)) == len(run_lists.LONG)
+    assert sum(one.faults for one in run_lists.QUICK) >= 60
+    assert {one.guarantee for one in run_lists.QUICK} == {"at-most-once", "at-least-once", "exactly-once"}
 
 
-def test_clean_faults_are_no_excuse() -> None:
-    assert plan.windows([("restart", 1.0, 2.0), ("kill-process", 3.0, 4.0)]) == [(3.0, 4.0)]
+def test_every_guarantee_has_a_run_with_clean_faults_only() -> None:
+    assert {one.guarantee for one in run_lists.LONG if one.mix == "clean"} == set(GUARANTEES)
+
+
+def test_the_default_settings_have_runs_of_every_guarantee() -> None:
+    assert {one.guarantee for one in run_lists.LONG if (one.session, one.max_attempts) == (45.0, 3)} == set(GUARANTEES)

@@ -38,14 +38,14 @@ async def connected() -> AsyncIterator[tuple[Link, Client]]:
     server.close()
 
 
-async def ask(client: Client, data: bytes, seconds: float = SOON) -> bytes:
+async def exchange(client: Client, data: bytes, seconds: float = SOON) -> bytes:
     reader, writer = client
     writer.write(data)
     return await asyncio.wait_for(reader.readexactly(len(data)), seconds)
 
 
 async def passes_everything_on(link: Link, client: Client) -> None:
-    assert await ask(client, b"x" * 300_000) == b"x" * 300_000
+    assert await exchange(client, b"x" * 300_000) == b"x" * 300_000
     assert link.passed == 600_000
 
 
@@ -53,7 +53,7 @@ async def a_cut_way_is_silent_and_delivers_when_it_is_open_again(link: Link, cli
     for way in (link.out, link.back):
         way.block()
         with pytest.raises(TimeoutError):
-            await ask(client, b"a", NOTHING)
+            await exchange(client, b"a", NOTHING)
         way.clear()
         assert await asyncio.wait_for(client[0].readexactly(1), SOON) == b"a"
 
@@ -62,7 +62,7 @@ async def through_a_cut_nobody_connects_to_the_other_side(link: Link, client: Cl
     link.out.block()
     other = await asyncio.open_connection("127.0.0.1", link.port)
     with pytest.raises(TimeoutError):
-        await ask(other, b"b", NOTHING)
+        await exchange(other, b"b", NOTHING)
     link.clear()
     assert await asyncio.wait_for(other[0].readexactly(1), SOON) == b"b"
     other[1].close()
@@ -71,33 +71,33 @@ async def through_a_cut_nobody_connects_to_the_other_side(link: Link, client: Cl
 async def a_delay_takes_its_time_each_way(link: Link, client: Client) -> None:
     link.out.delay = link.back.delay = 0.15
     began = time.monotonic()
-    await ask(client, b"c")
+    await exchange(client, b"c")
     assert time.monotonic() - began >= 0.3
 
 
 async def a_rate_is_kept(link: Link, client: Client) -> None:
     link.out.rate = 100_000
     began = time.monotonic()
-    await ask(client, b"d" * 30_000)
+    await exchange(client, b"d" * 30_000)
     assert time.monotonic() - began >= 0.3
 
 
 async def a_reset_is_one_and_refusing_goes_on(link: Link, client: Client) -> None:
-    await ask(client, b"e")
+    await exchange(client, b"e")
     link.refusing = True
     link.reset()
     with pytest.raises(ConnectionResetError):
         await asyncio.wait_for(client[0].readexactly(1), SOON)
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError, BrokenPipeError)):
-        await ask(await asyncio.open_connection("127.0.0.1", link.port), b"f")
+        await exchange(await asyncio.open_connection("127.0.0.1", link.port), b"f")
     link.clear()
-    assert await ask(await asyncio.open_connection("127.0.0.1", link.port), b"g") == b"g"
+    assert await exchange(await asyncio.open_connection("127.0.0.1", link.port), b"g") == b"g"
 
 
 async def nobody_behind_it_is_a_reset(link: Link, client: Client) -> None:
     link.target = 1
     with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError, BrokenPipeError)):
-        await ask(await asyncio.open_connection("127.0.0.1", link.port), b"h")
+        await exchange(await asyncio.open_connection("127.0.0.1", link.port), b"h")
 
 
 SCENARIOS: list[Scenario] = [

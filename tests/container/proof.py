@@ -45,7 +45,7 @@ def handle(request, context):
 def size(image: Image) -> None:
     """its size, and nothing in it that only building needs"""
     total, ours = _bytes(image.root), _bytes(image.root / "opt/venv") + _bytes(image.root / "app")
-    say(f"image {total / 1e6:.0f} MB, of which the base {(total - ours) / 1e6:.0f} and the worker {ours / 1e6:.0f}")
+    echo(f"image {total / 1e6:.0f} MB, of which the base {(total - ours) / 1e6:.0f} and the worker {ours / 1e6:.0f}")
     (packages,) = (image.root / "opt/venv/lib").glob("python3*/site-packages")
     present = {path.name for path in packages.iterdir()}
     assert not present & {"pip", "setuptools", "pytest", "pyspark", "grpc"}, sorted(present)
@@ -94,7 +94,7 @@ def refuses(image: Image) -> None:
 
 
 def works(image: Image, queue: Queue) -> None:
-    """requests are answered exactly once, probes and metrics answer, PID 1 reaps strangers, SIGTERM ends with 0"""
+    """requests are answered exactly once, probes and metrics answer, PID 1 reaps orphans, SIGTERM ends with 0"""
     queue.submit(f"number {i}" for i in range(REQUESTS))
     port = free_port()
     settings = queue.environment("examples.hello:greet", WORKER_HTTP_PORT=str(port), WORKER_PROCESSES="2")
@@ -140,7 +140,7 @@ def starts(image: Image, queue: Queue) -> None:
             took.append(min(at for at in began if at > before) - container.started)
             _stops(container, within=20)
     took.sort()
-    say(f"container start to first task running: {', '.join(f'{seconds:.2f}' for seconds in took)} s")
+    echo(f"container start to first task running: {', '.join(f'{seconds:.2f}' for seconds in took)} s")
     # On a busy machine the number says more about the machine.
     assert took[0] <= FIRST_TASK_GOAL or os.getloadavg()[0] > (os.cpu_count() or 1)
 
@@ -176,7 +176,7 @@ def _reaps(container: Container) -> None:
     result = container.enter(["sh", "-c", "sleep 0.3 & exit 0"])
     assert result.returncode == 0, result.stderr
     _until(lambda: set(container.states()) == before, 10, container)
-    assert "stranger.reaped" in container.stdout + container.stderr
+    assert "orphan.reaped" in container.stdout + container.stderr
     assert "Z" not in container.states().values()
 
 
@@ -191,7 +191,7 @@ def _stops(container: Container, within: float) -> None:
 # ---------------------------------------------------------------- helpers
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - a program's output
 
 
@@ -243,9 +243,9 @@ def main() -> int:
             check(*arguments)
         except (AssertionError, subprocess.TimeoutExpired, OSError) as error:
             failures += 1
-            say(f"NOT OK  {check.__doc__}\n{type(error).__name__}: {error}")
+            echo(f"NOT OK  {check.__doc__}\n{type(error).__name__}: {error}")
         else:
-            say(f"ok      {check.__doc__}")
+            echo(f"ok      {check.__doc__}")
 
     attempt(_absent, options.absent, image, inspection)
     for check in (size, helps, confined, refuses):
@@ -257,7 +257,7 @@ def main() -> int:
             attempt(whole, image, queue)
         finally:
             queue.delete()
-    say("proved" if not failures else f"disproved: {failures} checks failed")
+    echo("proved" if not failures else f"disproved: {failures} checks failed")
     return 1 if failures else 0
 
 

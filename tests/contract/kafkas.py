@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import confluent_kafka as ck
 
-from tests.fakes.broker import FakeBroker
-from tests.fakes.clock import Clock
-from worker.core.model import End, Headers, Partition, Record
+from worker.core.model import Headers, Partition, PartitionEnd, Record
 from worker.kafka import properties
 from worker.kafka.consumer import ConfluentConsumer
 from worker.kafka.producer import ConfluentProducer
+from worker.testing.broker import FakeBroker
+from worker.testing.clock import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from tests.contract.recorder import Recorder
     from tests.kafka_broker import Broker
-    from worker.kafka.ports import Consumer, Producer
+    from worker.kafka.ports import Consumer, KafkaFailure, Position, Producer
 
-PATIENCE = 30.0  # seconds; only a failure ever waits so long
+WAIT_LIMIT = 30.0  # seconds; only a failure ever waits so long
 SHORTEST_SESSION = 6.0
 
 
@@ -104,7 +105,7 @@ class RealKafka:
 
     def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None:
         self._raw.produce(topic, value, key, number)
-        self._raw.flush(PATIENCE)
+        self._raw.flush(WAIT_LIMIT)
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -131,30 +132,37 @@ class Reader:
 
     def __init__(self, kafka: HasTime, *consumers: Consumer, timeout: float = 0.05) -> None:
         self.records: list[Record] = []
-        self.ends: list[End] = []
+        self.ends: list[PartitionEnd] = []
         self._now, self._consumers, self._timeout = kafka.now, consumers, timeout
 
     def until(self, condition: Callable[[], Any], limit: int = 100) -> list[Record]:
         """Poll in turns until the condition holds; returns what came meanwhile."""
-        end, before = self._now() + PATIENCE, len(self.records)
+        end, before = self._now() + WAIT_LIMIT, len(self.records)
         while not condition():
             assert self._now() < end, "it did not come to that in time"
             for consumer in self._consumers:
                 self.take(consumer.poll(limit, self._timeout))
         return self.records[before:]
 
-    def take(self, polled: Iterable[Record | End]) -> None:
+    def take(self, polled: Iterable[Record | PartitionEnd]) -> None:
         """Keep what a poll gave."""
         for one in polled:
-            if isinstance(one, End):
+            if isinstance(one, PartitionEnd):
                 self.ends.append(one)
             else:
                 self.records.append(one)
 
     def read(self, count: int, limit: int = 100) -> list[Record]:
-        """All records so far, once there are so many."""
+        """All records so far, once there are that many."""
         self.until(lambda: len(self.records) >= count, limit)
         return self.records
+
+    def commit(self, consumer: Consumer, listener: Recorder, at: Mapping[Partition, Position]) -> KafkaFailure | None:
+        """Commit and poll until the answer is there; returns the failure, if it is one."""
+        before = len(listener.answers)
+        consumer.commit(at)
+        self.until(lambda: len(listener.answers) > before)
+        return listener.answers[-1][1]
 
     def go_on(self, seconds: float) -> list[Record]:
         """Poll for so long; returns what came meanwhile."""

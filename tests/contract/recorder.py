@@ -1,4 +1,4 @@
-"""A listener that writes down what it is told, and does what a test wants done inside the callback."""
+"""A listener that records what it is told, and does what a test wants done inside the callback."""
 
 from __future__ import annotations
 
@@ -8,33 +8,61 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from worker.core.model import Partition
-    from worker.kafka.ports import KafkaFailure, Position
+    from worker.kafka.ports import Consumer, KafkaFailure, Position
 
 
 class Recorder:
-    """See ``worker.kafka.ports.Listener``."""
+    """See ``worker.kafka.ports.RebalanceListener`` and ``CommitListener``.
+
+    It releases what is revoked at once, unless a hook ``revoked`` returns False: then the test has to release it.
+    """
 
     def __init__(self, **hooks: Callable[..., Any]) -> None:
+        self.consumer: Consumer | None = None
+        self.is_ready = True
+        self.last_revoked: set[Partition] = set()
         self.owned: set[Partition] = set()
         self.events: list[str] = []  # kinds, in order
         self.found: dict[Partition, Position | None] = {}  # what was committed when they were assigned
         self.answers: list[tuple[dict[Partition, Position], KafkaFailure | None]] = []
         self._hooks = hooks
 
-    def _note(self, kind: str, *arguments: Any) -> Any:
+    def _record(self, kind: str, *arguments: Any) -> Any:
         self.events.append(kind)
         return self._hooks[kind](*arguments) if kind in self._hooks else None
 
-    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int]:
-        """A hook may say where to begin."""
+    def listen(self, consumer: Consumer, *topics: str) -> None:
+        """Join the group and be told."""
+        self.consumer = consumer
+        consumer.subscribe(topics, self, self)
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:
+        """A hook may say where to begin, or that it cannot say so yet by returning False."""
         assert positions, "nothing is no news"
         assert self.owned.isdisjoint(positions), "assigned twice"
         self.owned |= set(positions)
         self.found.update(positions)
-        return self._note("assigned", positions) or {}
+        begin = self._record("assigned", positions)
+        if begin is False:
+            self.owned -= set(positions)
+            return None
+        return begin or {}
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        self._go("revoked", partitions)
+        assert partitions
+        assert self.owned.issuperset(partitions), "revoked although it was not ours"
+        self.last_revoked = set(partitions)
+        if self._record("revoked", partitions) is not False:
+            self.release(partitions)
+
+    def release(self, partitions: Sequence[Partition]) -> None:
+        """Give revoked partitions back."""
+        self.owned -= set(partitions)
+        assert self.consumer is not None
+        self.consumer.release(partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         self._go("lost", partitions)
@@ -43,8 +71,8 @@ class Recorder:
         assert partitions
         assert self.owned.issuperset(partitions), f"{kind} although it was not ours"
         self.owned -= set(partitions)
-        self._note(kind, partitions)
+        self._record(kind, partitions)
 
     def committed(self, positions: Mapping[Partition, Position], failure: KafkaFailure | None) -> None:
         self.answers.append((dict(positions), failure))
-        self._note("committed", positions, failure)
+        self._record("committed", positions, failure)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.kafkas import PATIENCE, Kafka, Reader, contents, partitions
+from tests.contract.kafkas import WAIT_LIMIT, Kafka, Reader, contents, partitions
 from tests.contract.recorder import Recorder
-from worker.core.model import End, Partition, Record
+from worker.core.model import Partition, PartitionEnd, Record
 from worker.kafka.ports import Position
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def member(kafka: Kafka, topic: str) -> tuple[Consumer, Recorder, Reader]:
     """A consumer that has its partitions; records that came at the same time are in the reader."""
     consumer, listener = kafka.consumer(), Recorder()
-    consumer.subscribe([topic], listener)
+    listener.listen(consumer, topic)
     reader = Reader(kafka, consumer)
     reader.until(lambda: listener.owned, limit=1)
     return consumer, listener, reader
@@ -33,7 +33,7 @@ def test_a_poll_gives_no_more_than_asked_and_the_next_goes_on(kafka: Kafka) -> N
     consumer, _, reader = member(kafka, topic)
     for number in range(25):
         kafka.append(topic, str(number).encode())
-    sizes, end = [0], kafka.now() + PATIENCE
+    sizes, end = [0], kafka.now() + WAIT_LIMIT
     while len(reader.records) < 25:
         assert kafka.now() < end
         reader.take(polled := consumer.poll(4, 0.1))
@@ -68,8 +68,8 @@ def test_a_poll_without_time_joins_and_fetches_too(kafka: Kafka) -> None:
     """Callbacks run and records come also while a busy process never waits in its polls."""
     topic, listener, consumer = kafka.topic(), Recorder(), kafka.consumer()
     kafka.append(topic, b"x")
-    consumer.subscribe([topic], listener)
-    end = kafka.now() + PATIENCE
+    listener.listen(consumer, topic)
+    end = kafka.now() + WAIT_LIMIT
     while not any(isinstance(one, Record) for one in consumer.poll(10, 0.0)):
         assert kafka.now() < end
         kafka.idle(0.01)
@@ -109,10 +109,10 @@ def test_the_end_of_a_partition_is_told(kafka: Kafka) -> None:
         kafka.append(topic, b"x", number=0)
     _, _, reader = member(kafka, topic)
     reader.until(lambda: {end.partition for end in reader.ends} == {full, empty})
-    assert set(reader.ends) == {End(full, 3), End(empty, 0)}
+    assert set(reader.ends) == {PartitionEnd(full, 3), PartitionEnd(empty, 0)}
     assert len(reader.records) == 3
     kafka.append(topic, b"x", number=0)
-    reader.until(lambda: End(full, 4) in reader.ends)
+    reader.until(lambda: PartitionEnd(full, 4) in reader.ends)
     assert len(reader.records) == 4
 
 
@@ -194,20 +194,15 @@ def test_commits_are_answered_in_the_order_in_which_they_were_sent(kafka: Kafka)
     assert [answered[partition].offset for answered, _ in listener.answers] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("how", ["commit", "commit_now"])
-def test_the_next_owner_begins_where_was_committed(kafka: Kafka, how: str) -> None:
-    """And where nothing was, at the oldest record; what was noted beside it is found, as long as it may be."""
+def test_the_next_owner_begins_where_was_committed(kafka: Kafka) -> None:
+    """And where nothing was, at the oldest record. The metadata beside it is found, as long as it may be."""
     topic = kafka.topic(2)
     for number in (0, 1):
         for _ in range(5):
             kafka.append(topic, b"x", number=number)
     consumer, listener, reader = member(kafka, topic)
     partition = Partition(topic, 0)
-    if how == "commit":
-        consumer.commit({partition: Position(3, "x" * 4_095)})
-        reader.until(lambda: listener.answers)
-    else:
-        assert consumer.commit_now({partition: Position(3, "x" * 4_095)}) is None
+    assert reader.commit(consumer, listener, {partition: Position(3, "x" * 4_095)}) is None
     consumer.close()
     _, theirs, reader = member(kafka, topic)
     records = reader.read(7)
@@ -234,13 +229,59 @@ def test_the_owner_may_begin_elsewhere(kafka: Kafka) -> None:
     for number in (0, 1):
         for _ in range(5):
             kafka.append(topic, b"x", number=number)
-    consumer, _, _ = member(kafka, topic)
-    assert consumer.commit_now({ours: Position(1), other: Position(2)}) is None
+    consumer, recorder, reader = member(kafka, topic)
+    assert reader.commit(consumer, recorder, {ours: Position(1), other: Position(2)}) is None
     consumer.close()
     successor, listener = kafka.consumer(), Recorder(assigned=lambda _positions: {ours: 4})
-    successor.subscribe([topic], listener)
+    listener.listen(successor, topic)
     records = Reader(kafka, successor).read(4)
     assert {p: min(r.offset for r in records if r.partition == p) for p in (ours, other)} == {ours: 4, other: 2}
+
+
+def test_a_partition_waits_until_its_owner_can_begin(kafka: Kafka) -> None:
+    """Nothing of it is read meanwhile. Then it begins where the owner says, or where was committed."""
+    topic = kafka.topic(2)
+    ours, other = Partition(topic, 0), Partition(topic, 1)
+    for number in (0, 1):
+        for _ in range(5):
+            kafka.append(topic, b"x", number=number)
+    consumer, recorder, reader = member(kafka, topic)
+    assert reader.commit(consumer, recorder, {other: Position(2)}) is None
+    consumer.close()
+    refusals: list[bool] = []
+
+    def begin(_positions: object) -> object:
+        if len(refusals) < 2:
+            refusals.append(True)
+            return False
+        return {ours: 4}
+
+    successor, listener = kafka.consumer(), Recorder(assigned=begin)
+    listener.is_ready = False
+    listener.listen(successor, topic)
+    reader = Reader(kafka, successor)
+    assert reader.go_on(3.0) == []
+    assert listener.events == []
+    listener.is_ready = True
+    records = reader.read(4)
+    assert {p: min(r.offset for r in records if r.partition == p) for p in (ours, other)} == {ours: 4, other: 2}
+    assert listener.events == ["assigned"] * 3
+    successor.close()
+
+
+def test_a_partition_without_a_committed_offset_may_wait_too(kafka: Kafka) -> None:
+    """It begins at the oldest record then."""
+    topic = kafka.topic(1)
+    for _ in range(3):
+        kafka.append(topic, b"x")
+    consumer, listener = kafka.consumer(), Recorder()
+    listener.is_ready = False
+    listener.listen(consumer, topic)
+    reader = Reader(kafka, consumer)
+    reader.go_on(2.0)
+    listener.is_ready = True
+    assert [record.offset for record in reader.read(3)] == [0, 1, 2]
+    consumer.close()
 
 
 def test_a_membership_is_something(kafka: Kafka) -> None:

@@ -42,20 +42,21 @@ def test_it_falls_back_to_classic(old_broker: Broker, timeout: float) -> None:
     topic, listener = old_broker.topic(2), Recorder()
     consumer = consumer_of(old_broker, "consumer", "classic")
     assert consumer.protocol == "consumer"
-    consumer.subscribe([topic], listener)
+    listener.listen(consumer, topic)
     with structlog.testing.capture_logs() as lines:
         Reader(RealTime(), consumer, timeout=timeout).until(lambda: listener.owned == partitions(topic, 2))
     assert consumer.protocol == "classic"
     assert [line["event"] for line in lines if line["event"] == "protocol.fallback"] == ["protocol.fallback"]
-    assert consumer.commit_now(dict.fromkeys(listener.owned, Position(0))) is None
+    positions = dict.fromkeys(listener.owned, Position(0))
+    assert Reader(RealTime(), consumer).commit(consumer, listener, positions) is None
     consumer.close()
-    assert listener.events == ["assigned", "revoked"]
+    assert listener.events == ["assigned", "committed", "revoked"]
 
 
 def test_without_another_protocol_it_is_a_fatal_error(old_broker: Broker) -> None:
     """``KAFKA_GROUP_PROTOCOL=consumer`` was asked for, so the process says why it cannot."""
     consumer = consumer_of(old_broker, "consumer")
-    consumer.subscribe([old_broker.topic()], Recorder())
+    Recorder().listen(consumer, old_broker.topic())
     with pytest.raises(ClientFatalError, match="not supported"):
         Reader(RealTime(), consumer).go_on(10.0)
     consumer.close()
@@ -64,7 +65,7 @@ def test_without_another_protocol_it_is_a_fatal_error(old_broker: Broker) -> Non
 def test_a_broker_that_has_it_is_not_fallen_back_from(broker: Broker) -> None:
     topic, listener = broker.topic(2), Recorder()
     consumer = consumer_of(broker, "consumer", "classic")
-    consumer.subscribe([topic], listener)
+    listener.listen(consumer, topic)
     Reader(RealTime(), consumer).until(lambda: listener.owned == partitions(topic, 2))
     assert consumer.protocol == "consumer"
     consumer.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,14 +11,11 @@ from tests.contract.recorder import Recorder
 from worker.core.model import Partition
 from worker.kafka.ports import Position
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 def test_nothing_is_assigned_before_the_first_poll(kafka: Kafka) -> None:
     """Callbacks run inside our calls, never beside them."""
     consumer, listener = kafka.consumer(), Recorder()
-    consumer.subscribe([kafka.topic()], listener)
+    listener.listen(consumer, kafka.topic())
     kafka.idle(1.0)
     assert listener.events == []
     Reader(kafka, consumer).until(lambda: listener.owned)
@@ -30,9 +26,9 @@ def test_members_share_the_partitions(kafka: Kafka) -> None:
     """When one comes, what it shall have is revoked from the other first; when one goes, the other has all."""
     topic = kafka.topic(4)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
-    first.subscribe([topic], ours)
+    ours.listen(first, topic)
     Reader(kafka, first).until(lambda: len(ours.owned) == 4)
-    second.subscribe([topic], theirs)
+    theirs.listen(second, topic)
     Reader(kafka, first, second).until(lambda: len(theirs.owned) == 2)
     assert ours.owned | theirs.owned == partitions(topic, 4)
     assert ours.owned.isdisjoint(theirs.owned)
@@ -47,12 +43,12 @@ def test_what_stays_is_not_touched_by_a_rebalance(kafka: Kafka) -> None:
     """Cooperative: a partition that a member keeps is neither revoked nor read again."""
     topic = kafka.topic(2)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
-    first.subscribe([topic], ours)
+    ours.listen(first, topic)
     for number in (0, 1):
         kafka.append(topic, b"x", number=number)
     reader = Reader(kafka, first, second)
     Reader(kafka, first).read(2)
-    second.subscribe([topic], theirs)
+    theirs.listen(second, topic)
     again = reader.until(lambda: theirs.owned and len(reader.records) >= 1)
     (kept,) = ours.owned
     kafka.append(topic, b"y", number=kept.number)
@@ -61,36 +57,54 @@ def test_what_stays_is_not_touched_by_a_rebalance(kafka: Kafka) -> None:
     assert of_kept == [b"y"], again
 
 
-def test_a_partition_can_be_committed_until_the_revoke_returns(kafka: Kafka) -> None:
-    """The new owner begins there."""
+def test_a_revoked_partition_stays_until_it_is_released(kafka: Kafka) -> None:
+    """It can be committed meanwhile, polling goes on, and the new owner begins where was committed."""
     topic = kafka.topic(2)
-    failures: list[object] = []
-
-    def settle(revoked: Sequence[Partition]) -> None:
-        failures.append(first.commit_now(dict.fromkeys(revoked, Position(3))))
-
     for number in (0, 1):
         for _ in range(5):
             kafka.append(topic, b"x", number=number)
-    first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(revoked=settle), Recorder()
-    first.subscribe([topic], ours)
+    first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(revoked=lambda _: False), Recorder()
+    ours.listen(first, topic)
     Reader(kafka, first).read(10)
-    second.subscribe([topic], theirs)
+    theirs.listen(second, topic)
     reader = Reader(kafka, first, second)
+    reader.until(lambda: "revoked" in ours.events)
+    reader.go_on(3.0)
+    assert (theirs.owned, len(ours.owned)) == (set(), 2)
+    positions = dict.fromkeys(ours.owned, Position(3))
+    assert reader.commit(first, ours, positions) is None
+    ours.release(sorted(ours.owned)[:0])
+    reader.go_on(1.0)
+    assert theirs.owned == set()
+    revoked = [partition for partition in sorted(ours.owned) if partition in ours.last_revoked]
+    ours.release(revoked)
     (record, *_) = reader.read(1)
-    assert failures == [None]
     assert record.partition in theirs.owned
     assert record.offset == 3
+    assert "lost" not in ours.events
+
+
+def test_a_member_that_holds_may_be_closed(kafka: Kafka) -> None:
+    """What it holds goes with it."""
+    topic = kafka.topic(2)
+    first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(revoked=lambda _: False), Recorder()
+    ours.listen(first, topic)
+    Reader(kafka, first).until(lambda: len(ours.owned) == 2)
+    theirs.listen(second, topic)
+    reader = Reader(kafka, first, second)
+    reader.until(lambda: "revoked" in ours.events)
+    first.close()
+    Reader(kafka, second).until(lambda: len(theirs.owned) == 2)
 
 
 def test_a_partition_that_comes_back_is_not_paused(kafka: Kafka) -> None:
     """It was paused when it went; it comes under a new lease, which knows nothing of that."""
     topic = kafka.topic(2)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
-    first.subscribe([topic], ours)
+    ours.listen(first, topic)
     Reader(kafka, first).until(lambda: len(ours.owned) == 2)
     first.pause(sorted(ours.owned))
-    second.subscribe([topic], theirs)
+    theirs.listen(second, topic)
     Reader(kafka, first, second).until(lambda: theirs.owned)
     (gone,) = theirs.owned
     second.close()
@@ -103,11 +117,11 @@ def test_a_partition_that_comes_back_is_not_paused(kafka: Kafka) -> None:
 
 
 def test_who_does_not_poll_for_too_long_loses_everything(kafka: Kafka) -> None:
-    """It is told so, not asked to let go; it cannot commit any more, and it is taken back with a new lease."""
+    """It learns that they are lost, not revoked. It can commit no more. It gets them back with a new lease."""
     topic, listener = kafka.topic(), Recorder()
     partition = Partition(topic, 0)
     consumer = kafka.consumer(max_poll_interval=2.0)
-    consumer.subscribe([topic], listener)
+    listener.listen(consumer, topic)
     reader = Reader(kafka, consumer)
     reader.until(lambda: listener.owned)
     kafka.idle(4.0)
@@ -122,36 +136,35 @@ def test_who_does_not_poll_for_too_long_loses_everything(kafka: Kafka) -> None:
 def test_who_was_put_out_cannot_commit(kafka: Kafka) -> None:
     topic, listener = kafka.topic(), Recorder()
     consumer = kafka.consumer(max_poll_interval=2.0)
-    consumer.subscribe([topic], listener)
+    listener.listen(consumer, topic)
     Reader(kafka, consumer).until(lambda: listener.owned)
     kafka.idle(4.0)
     with contextlib.ExitStack() as stack:
         other, theirs = kafka.consumer(), Recorder()
         stack.callback(other.close)
-        other.subscribe([topic], theirs)
+        theirs.listen(other, topic)
         Reader(kafka, other).until(lambda: theirs.owned)
-        failure = consumer.commit_now({Partition(topic, 0): Position(1)})
+        consumer.commit({Partition(topic, 0): Position(1)})
+        Reader(kafka, consumer).until(lambda: listener.answers)
+        failure = listener.answers[0][1]
         assert failure is not None
         assert failure.code in {"UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION", "_STATE"}
 
 
-def test_closing_revokes_and_what_is_committed_then_counts(kafka: Kafka) -> None:
+def test_closing_revokes(kafka: Kafka) -> None:
+    """What was committed before counts for the next member."""
     topic = kafka.topic(2)
-    answers: list[object] = []
-
-    def settle(revoked: Sequence[Partition]) -> None:
-        answers.append(consumer.commit_now(dict.fromkeys(revoked, Position(2))))
-
-    consumer, listener = kafka.consumer(), Recorder(revoked=settle)
-    consumer.subscribe([topic], listener)
-    Reader(kafka, consumer).until(lambda: len(listener.owned) == 2)
+    consumer, listener = kafka.consumer(), Recorder()
+    listener.listen(consumer, topic)
+    reader = Reader(kafka, consumer)
+    reader.until(lambda: len(listener.owned) == 2)
     for number in (0, 1, 0, 1, 0, 1):
         kafka.append(topic, b"x", number=number)
+    assert reader.commit(consumer, listener, dict.fromkeys(listener.owned, Position(2))) is None
     consumer.close()
-    assert listener.events == ["assigned", "revoked"]
-    assert answers == [None]
+    assert listener.events == ["assigned", "committed", "revoked"]
     successor, theirs = kafka.consumer(), Recorder()
-    successor.subscribe([topic], theirs)
+    theirs.listen(successor, topic)
     assert [record.offset for record in Reader(kafka, successor).read(2)] == [2, 2]
 
 
@@ -159,9 +172,9 @@ def test_the_next_member_has_the_partitions_of_a_closed_one_at_once(kafka: Kafka
     """Not only when its session is over."""
     topic, listener, theirs = kafka.topic(), Recorder(), Recorder()
     consumer, successor = kafka.consumer(), kafka.consumer()
-    consumer.subscribe([topic], listener)
+    listener.listen(consumer, topic)
     Reader(kafka, consumer).until(lambda: listener.owned)
-    successor.subscribe([topic], theirs)
+    theirs.listen(successor, topic)
     Reader(kafka, consumer, successor).go_on(1.0)
     started = kafka.now()
     consumer.close()
@@ -171,7 +184,7 @@ def test_the_next_member_has_the_partitions_of_a_closed_one_at_once(kafka: Kafka
 
 def test_a_consumer_may_be_closed_twice_and_before_it_joined(kafka: Kafka) -> None:
     consumer = kafka.consumer()
-    consumer.subscribe([kafka.topic()], Recorder())
+    Recorder().listen(consumer, kafka.topic())
     consumer.close()
     consumer.close()
 
@@ -187,38 +200,28 @@ def oops(*_: object) -> None:
     raise OopsError
 
 
-@pytest.mark.parametrize("callback", ["assigned", "committed"])
-def test_an_exception_of_a_callback_surfaces_after_the_call_and_loses_nothing(kafka: Kafka, callback: str) -> None:
-    """Once; who goes on polling gets every record."""
-    topic = kafka.topic()
-    for _ in range(10):
-        kafka.append(topic, b"x")
-    consumer, listener = kafka.consumer(), Recorder(**{callback: oops})
-    consumer.subscribe([topic], listener)
-    reader = Reader(kafka, consumer)
-    raised: list[OopsError] = []
-    if callback == "committed":
-        reader.until(lambda: listener.owned, limit=1)
-        consumer.commit({Partition(topic, 0): Position(0)})
-        kafka.idle(0.5)  # the answer and records are there, and come out of the same call
-    while len(reader.records) < 10 or not raised:
-        try:
-            reader.until(lambda: len(reader.records) >= 10 and raised)
-        except OopsError as error:
-            raised.append(error)
-    assert len(raised) == 1
-    assert [record.offset for record in reader.records] == list(range(10))
-
-
-def test_an_exception_while_revoking_does_not_keep_the_partition(kafka: Kafka) -> None:
-    """It goes to its new owner all the same."""
+@pytest.mark.parametrize("callback", ["assigned", "committed", "revoked"])
+def test_an_exception_of_a_callback_surfaces_after_the_call(kafka: Kafka, callback: str) -> None:
+    """Once. The process ends then, and the next member gets every record."""
     topic = kafka.topic(2)
-    first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(revoked=oops), Recorder()
-    first.subscribe([topic], ours)
-    Reader(kafka, first).until(lambda: len(ours.owned) == 2)
-    second.subscribe([topic], theirs)
-    with pytest.raises(OopsError):
-        Reader(kafka, first, second).until(lambda: theirs.owned)
-    Reader(kafka, first, second).until(lambda: theirs.owned)
-    with pytest.raises(OopsError):
-        first.close()
+    for number in (0, 1):
+        kafka.append(topic, b"x", number=number)
+    consumer, listener, other = kafka.consumer(), Recorder(**{callback: oops}), kafka.consumer()
+    listener.listen(consumer, topic)
+    reader, theirs = Reader(kafka, consumer), Recorder()
+    if callback == "assigned":
+        with pytest.raises(OopsError):
+            reader.until(lambda: False)
+    else:
+        reader.until(lambda: listener.owned)
+    if callback == "committed":
+        consumer.commit({Partition(topic, 0): Position(0)})
+        with pytest.raises(OopsError):
+            reader.until(lambda: False)
+    theirs.listen(other, topic)
+    if callback == "revoked":
+        with pytest.raises(OopsError):
+            Reader(kafka, consumer, other).until(lambda: False)
+    with contextlib.suppress(OopsError):
+        consumer.close()
+    assert len(Reader(kafka, other).read(2)) == 2

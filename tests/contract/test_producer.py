@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.kafkas import PATIENCE, Kafka, Reader, contents
+from tests.contract.kafkas import WAIT_LIMIT, Kafka, Reader, contents
 from tests.contract.recorder import Recorder
-from tests.fakes.murmur2 import partition_of
-from worker.process.letters import size_of
+from worker.process.dead_letters import size_of
+from worker.testing.murmur2 import partition_of
 
 if TYPE_CHECKING:
     from worker.core.model import Headers, Record
@@ -26,8 +26,8 @@ class Post:
         self._kafka = kafka
 
     def serve(self, count: int, timeout: float = 0.05) -> None:
-        """Until so many have been heard of."""
-        end = self._kafka.now() + PATIENCE
+        """Until that many have been heard of."""
+        end = self._kafka.now() + WAIT_LIMIT
         while len(self.confirmed) + len(self.failed) < count:
             assert self._kafka.now() < end, "not heard of in time"
             confirmed, failed = self.producer.deliveries(timeout)
@@ -37,7 +37,7 @@ class Post:
 
 def everything(kafka: Kafka, topic: str, count: int) -> list[Record]:
     consumer = kafka.consumer()
-    consumer.subscribe([topic], Recorder())
+    Recorder().listen(consumer, topic)
     return Reader(kafka, consumer).read(count)
 
 
@@ -58,7 +58,7 @@ def test_deliveries_are_heard_of_without_waiting(kafka: Kafka) -> None:
     """A busy process only looks now and then."""
     topic, post = kafka.topic(), Post(kafka)
     post.producer.produce(topic, None, b"v", (), 1)
-    end = kafka.now() + PATIENCE
+    end = kafka.now() + WAIT_LIMIT
     while not post.confirmed:
         assert kafka.now() < end
         kafka.idle(0.01)
@@ -133,15 +133,15 @@ def test_what_we_think_to_fit_does_fit(kafka: Kafka) -> None:
     topic, post = kafka.topic(max_bytes=limit), Post(kafka, batch_bytes=limit)
     headers: Headers = (("n" * 30, b"c" * 100), ("ü" * 10, None), ("", b""))
     records = [(b"k" * 17, ()), (None, headers), (b"k" * 600, headers), (None, tuple(("", None) for _ in range(60)))]
-    for key, own in records:
-        value = b"x" * (limit - size_of(key, b"", own))
-        assert size_of(key, value, own) == limit
-        post.producer.produce(topic, key, value, own, "fits")
+    for key, given in records:
+        value = b"x" * (limit - size_of(key, b"", given))
+        assert size_of(key, value, given) == limit
+        post.producer.produce(topic, key, value, given, "fits")
     post.serve(len(records))
     assert post.confirmed == ["fits"] * len(records)
 
 
-def test_an_unknown_topic_is_a_failure_of_its_own(kafka: Kafka) -> None:
+def test_an_unknown_topic_fails_by_itself(kafka: Kafka) -> None:
     """It does not take others with it, and it is told, not raised."""
     topic, post = kafka.topic(), Post(kafka)
     post.producer.produce("there-is-no-such-topic", None, b"x", (), "lost")

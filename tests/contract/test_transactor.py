@@ -1,4 +1,4 @@
-"""What the worker relies on when it answers and commits in one go."""
+"""What the worker relies on when it answers and commits in one transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kafka_broker import running_broker
 from worker.errors import ClientFatalError
 from worker.kafka import transactional
 from worker.kafka.ports import Ended, Position, Transaction
-from worker.process.courier import Courier
+from worker.process.transaction_thread import TransactionThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,9 +37,9 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def frail() -> Iterator[Broker]:
-    """A broker that tests may stop, and that soon looks for transactions out of time.
+    """A broker that tests may stop, and that looks for transactions out of time every 1.5 s.
 
-    Not sooner: one that does so while it is starting forgets the markers of those it aborts (0060).
+    Not more often: a broker that does so while it starts forgets the markers of those it aborts (0060).
     """
     with running_broker("transaction.abort.timed.out.transaction.cleanup.interval.ms=1500") as broker:
         yield broker
@@ -54,7 +54,7 @@ def shaky(frail: Broker) -> Iterator[RealScene]:
 
 
 def commit(transactor: Transactor | Careful, transaction: Transaction, attempts: int = 3) -> Ended:
-    """As the caller does: what has certainly not happened is tried again."""
+    """As the caller does: try again what has certainly not happened."""
     ended = transactor.commit(transaction)
     while not ended.committed and attempts > 1:
         attempts -= 1
@@ -81,7 +81,7 @@ def test_positions_alone_can_be_committed(scene: Scene) -> None:
     assert scene.answers() == []
 
 
-def test_a_member_of_the_past_leaves_nothing_and_a_present_one_can_go_on(scene: Scene) -> None:
+def test_a_former_member_writes_nothing_and_a_present_one_can_go_on(scene: Scene) -> None:
     transactor = scene.transactor()
     ended = transactor.commit(scene.transaction([b"x"], 1, "stale", member=scene.stale_member()))
     assert not ended.committed
@@ -94,8 +94,8 @@ def test_a_member_of_the_past_leaves_nothing_and_a_present_one_can_go_on(scene: 
 
 
 @pytest.mark.parametrize("size", [MAX_BYTES + 1_000, 80_000_000], ids=["for-the-topic", "for-the-client"])
-def test_an_answer_that_is_too_large_is_named_as_that_and_takes_all_with_it(scene: Scene, size: int) -> None:
-    """Whoever finds out, and wherever it stands among the others."""
+def test_an_answer_that_is_too_large_is_the_reason_and_nothing_is_written(scene: Scene, size: int) -> None:
+    """Whether the client or the broker notices, and wherever it stands among the others."""
     transactor = scene.transactor()
     ended = transactor.commit(scene.transaction([b"small", b"x" * size, b"small"], 1, "large"))
     assert not ended.committed
@@ -106,7 +106,7 @@ def test_an_answer_that_is_too_large_is_named_as_that_and_takes_all_with_it(scen
     assert scene.answers() == [b"smaller"]
 
 
-def test_a_topic_that_is_not_there_is_a_failure_and_nothing_happens(scene: Scene) -> None:
+def test_a_missing_topic_is_a_failure_and_nothing_is_written(scene: Scene) -> None:
     good = scene.transaction([b"x"], 1, "n")
     transactor = scene.transactor()
     lost = good._replace(messages=[*good.messages, good.messages[0]._replace(topic="there-is-no-such-topic")])
@@ -118,8 +118,8 @@ def test_a_topic_that_is_not_there_is_a_failure_and_nothing_happens(scene: Scene
     assert scene.answers() == [b"x"]
 
 
-def test_a_successor_of_the_same_name_takes_over(scene: Scene) -> None:
-    """As after a crash; it does not wait for what its predecessor left."""
+def test_a_successor_with_the_same_transactional_id_takes_over(scene: Scene) -> None:
+    """As after a crash. It does not wait for what its predecessor left open."""
     assert scene.transactor().commit(scene.transaction([b"a"], 1, "1")).committed
     assert scene.transactor().commit(scene.transaction([b"b"], 2, "2")).committed
     assert len(scene.answers()) == 2
@@ -129,21 +129,21 @@ def test_a_successor_of_the_same_name_takes_over(scene: Scene) -> None:
 
 
 class Careful:
-    """A transactor as the worker uses it: after an outage, a call of the client sometimes never comes back."""
+    """A transactor as the worker uses it: after an outage, a call of the client sometimes never returns."""
 
     def __init__(self, scene: RealScene) -> None:
-        self._courier = Courier(scene.transactor, lambda: None)
-        self.transactor = cast("ConfluentTransactor", self._courier._errand.transactor)
+        self._transaction_thread = TransactionThread(scene.transactor, lambda: None)
+        self.transactor = cast("ConfluentTransactor", self._transaction_thread._worker.transactor)
 
     def commit(self, transaction: Transaction) -> Ended:
-        self._courier.send(transaction)
-        while (ended := self._courier.ended(0.5)) is None:
+        self._transaction_thread.send(transaction)
+        while (ended := self._transaction_thread.ended(0.5)) is None:
             pass
         return ended
 
 
 def interrupted(scene: RealScene, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> Ended:
-    """Commits one answer; something happens when all is in the transaction, and its end is yet to come."""
+    """Commit one answer, and call ``meanwhile`` when the transaction is filled but not ended."""
     careful = Careful(scene)
     assert careful.commit(scene.transaction([b"warm"], 1, "0")).committed
     fill = careful.transactor._fill
@@ -167,7 +167,7 @@ def interrupted(scene: RealScene, monkeypatch: pytest.MonkeyPatch, meanwhile: Ca
 
 
 class Lame:
-    """A client that does not find back to its coordinator: whatever is to end a transaction is out of time."""
+    """A client that never finds its coordinator again: every attempt to end a transaction times out."""
 
     def __init__(self, client: ck.Producer) -> None:
         self._client = client
@@ -184,7 +184,7 @@ class Lame:
 def test_a_client_that_cannot_end_its_transaction_is_replaced(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the transaction's time is up, and not as long as the process lives."""
+    """It is replaced when the transaction's time is up, and not kept as long as the process lives."""
     monkeypatch.setattr(transactional, "GIVE_UP_SECONDS", 1.0)
     transactor = shaky.transactor()
     assert transactor.commit(shaky.transaction([b"warm"], 1, "0")).committed
@@ -197,7 +197,7 @@ def test_a_client_that_cannot_end_its_transaction_is_replaced(
 
 
 def check(scene: RealScene, ended: Ended) -> None:
-    """What was said is so."""
+    """The reported outcome is the real one."""
     assert scene.position() == (Position(2, "1") if ended.committed else Position(1, "0"))
     assert scene.answers().count(b"x") == ended.committed
 
@@ -205,7 +205,7 @@ def check(scene: RealScene, ended: Ended) -> None:
 def test_a_transaction_that_the_coordinator_gave_up_has_not_happened(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after this process has stood still: the client then only says that it was fenced."""
+    """As after this process was stopped for a while: the client then only reports that it was fenced."""
     ended = interrupted(shaky, monkeypatch, shaky.until_given_up)
     assert not ended.committed
     assert ended.failure is not None
@@ -214,18 +214,18 @@ def test_a_transaction_that_the_coordinator_gave_up_has_not_happened(
 
 @pytest.mark.timeout(150)  # a call that hangs is given 15 seconds
 @pytest.mark.parametrize("seconds", [1.0, 4.5])
-def test_a_broker_that_stands_still_loses_and_doubles_nothing(
+def test_a_frozen_broker_loses_and_doubles_nothing(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    """Whether it comes back before the transaction is out of time, or after."""
+    """Whether the broker is back before the transaction times out, or after."""
     interrupted(shaky, monkeypatch, lambda: freeze(shaky.broker, seconds))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_broker_that_starts_again_loses_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """With Kafka's own time between two searches for transactions out of time: see 0060 for why."""
+def test_a_restarted_broker_loses_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """With Kafka's default interval between two searches for transactions out of time: see 0060 for why."""
     with running_broker() as broker:
         scene = RealScene(broker, timeout=2.0)
 
@@ -271,11 +271,11 @@ def until_closed(transactor: Transactor, transaction: Transaction, raised: list[
         raised.append(error)
 
 
-# ---------------------------------------------------------------- two of the same name
+# ---------------------------------------------------------------- two with the same transactional id
 
 
-def test_of_two_transactors_of_one_name_one_gives_up_and_nothing_is_doubled(shaky: RealScene) -> None:
-    """It would be for ever that they shut each other out."""
+def test_of_two_transactors_with_one_id_one_gives_up_and_nothing_is_doubled(shaky: RealScene) -> None:
+    """Otherwise they would fence each other without end."""
     pair, done, gave_up = [shaky.transactor(), shaky.transactor()], 0, False
     while not gave_up:
         assert done < 10
@@ -289,8 +289,8 @@ def test_of_two_transactors_of_one_name_one_gives_up_and_nothing_is_doubled(shak
     assert shaky.position() == Position(done, f"{done - 1}")
 
 
-def test_others_that_have_gone_on_are_not_taken_for_us(shaky: RealScene) -> None:
-    """Our transaction is out of time, and whoever has the partition now is further than we were."""
+def test_positions_of_others_are_not_taken_for_ours(shaky: RealScene) -> None:
+    """Our transaction has timed out, and the partition's new owner is beyond our position."""
     transactor = shaky.transactor()
     transaction = shaky.transaction([b"x"], 2, "ours")
     fill = transactor._fill
@@ -303,6 +303,6 @@ def test_others_that_have_gone_on_are_not_taken_for_us(shaky: RealScene) -> None
         return failed
 
     transactor._fill = slow_fill  # type: ignore[method-assign, assignment]
-    with pytest.raises(ClientFatalError, match="others have gone on"):
+    with pytest.raises(ClientFatalError, match="another process has committed"):
         transactor.commit(transaction)
     assert shaky.answers() == [b"z"]

@@ -1,4 +1,4 @@
-"""What tests of transactors need: members of a group, transactions, and what can be seen of them afterwards."""
+"""Helpers for tests of transactors: members of a group, transactions, and their visible results."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import confluent_kafka as ck
 from confluent_kafka import admin
 
 from tests.contract.recorder import Recorder
-from tests.fakes.broker import FakeBroker
-from tests.fakes.clock import Clock
-from tests.fakes.transactor import FakeTransactor
 from worker.core.model import Partition
 from worker.kafka import properties
 from worker.kafka.ports import Message, Position, Transaction
 from worker.kafka.reader import Reader
 from worker.kafka.transaction_properties import checker, transactional
 from worker.kafka.transactional import ConfluentTransactor
+from worker.testing.broker import FakeBroker
+from worker.testing.clock import Clock
+from worker.testing.transactor import FakeTransactor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # not exported in the client's types
 
-PATIENCE = 30.0  # seconds; only a failure ever waits so long
+LIMIT = 30.0  # seconds; only a failure ever waits so long
 MAX_BYTES = 2_000
 
 
@@ -41,7 +41,7 @@ class Scene(Protocol):
 
     def transactor(self) -> Transactor: ...
     def transaction(
-        self, answers: Sequence[bytes], offset: int, notes: str, *, member: object = None
+        self, answers: Sequence[bytes], offset: int, text: str, *, member: object = None
     ) -> Transaction: ...
     def stale_member(self) -> object: ...
     def answers(self) -> list[bytes | None]: ...
@@ -57,7 +57,7 @@ class RealScene:
         self.requests = Partition(broker.topic(1), 0)
         self.topic = broker.topic(2, {"max.message.bytes": str(MAX_BYTES)})
         group = f"g-{uuid.uuid4().hex[:12]}"
-        # A topic that is not there is believed to be on its way for 30 s, unless told.
+        # The default is to wait 30 s for a topic that does not exist.
         given = {"transaction.timeout.ms": str(int(timeout * 1000)), "topic.metadata.propagation.max.ms": "1000"}
         self.link = properties.Link(broker.bootstrap, group, given, {protocol: 60.0})
         self.name = f"{group}-0"
@@ -76,25 +76,25 @@ class RealScene:
         member = ck.Consumer(properties.consumer(self.link, "contract", self._protocol))
         self._clients.append(member)
         member.subscribe([self.requests.topic])
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LIMIT
         while not member.assignment():
             assert time.monotonic() < end
             member.poll(0.1)
         return member
 
     def stale_member(self) -> object:
-        """One that is in the group no more."""
+        """A member that has left the group."""
         member = self.member()
         known = member.consumer_group_metadata()
         member.close()
         return known
 
-    def transaction(self, answers: Sequence[bytes], offset: int, notes: str, *, member: object = None) -> Transaction:
+    def transaction(self, answers: Sequence[bytes], offset: int, text: str, *, member: object = None) -> Transaction:
         if member is None:
             self._member = self._member or self.member()
             member = self._member.consumer_group_metadata()
         messages = [Message(self.topic, b"k", answer, (("h", b"1"),)) for answer in answers]
-        return Transaction(messages, {self.requests: Position(offset, notes)}, member)
+        return Transaction(messages, {self.requests: Position(offset, text)}, member)
 
     def answers(self) -> list[bytes | None]:
         starts = {Partition(self.topic, number): 0 for number in range(2)}
@@ -105,14 +105,16 @@ class RealScene:
 
     def position(self) -> Position | None:
         client = ck.Consumer(checker(self.link, "contract"))
-        (found,) = client.committed([ck.TopicPartition(*self.requests)], PATIENCE)
+        (found,) = client.committed([ck.TopicPartition(*self.requests)], LIMIT)
         client.close()
         return None if found.offset < 0 else Position(found.offset, found.metadata or "")
 
     def until_given_up(self) -> None:
-        """Until the coordinator has put an end to the open transaction, whose answers have arrived: it looks now and
-        then for those that are out of time."""
-        end = time.monotonic() + PATIENCE
+        """Wait until the coordinator has aborted the open transaction, whose answers have arrived.
+
+        It looks for transactions out of time at intervals.
+        """
+        end = time.monotonic() + LIMIT
         while not self._is_open():
             assert time.monotonic() < end, "no transaction was ever open"
             time.sleep(0.05)
@@ -121,13 +123,13 @@ class RealScene:
             time.sleep(0.05)
 
     def _is_open(self) -> bool:
-        """Whether the answers go on behind what is stable."""
+        """Whether there are answers beyond the last stable offset."""
         return self._ends(ck.IsolationLevel.READ_COMMITTED) != self._ends(ck.IsolationLevel.READ_UNCOMMITTED)
 
     def _ends(self, isolation: ck.IsolationLevel) -> list[int]:
         latest = {ck.TopicPartition(self.topic, number): _Spec.latest() for number in range(2)}
-        asked = self._admin.list_offsets(latest, isolation_level=isolation)
-        return [found.result(PATIENCE).offset for found in asked.values()]
+        answers = self._admin.list_offsets(latest, isolation_level=isolation)
+        return [found.result(LIMIT).offset for found in answers.values()]
 
     def close(self) -> None:
         for client in self._clients:
@@ -145,7 +147,7 @@ class FakeScene:
 
     def _join(self) -> Consumer:
         member = self.broker.consumer("group")
-        member.subscribe([self.requests.topic], Recorder())
+        Recorder().listen(member, self.requests.topic)
         return member
 
     def transactor(self) -> Transactor:
@@ -156,9 +158,9 @@ class FakeScene:
         member.close()
         return member.membership()
 
-    def transaction(self, answers: Sequence[bytes], offset: int, notes: str, *, member: object = None) -> Transaction:
+    def transaction(self, answers: Sequence[bytes], offset: int, text: str, *, member: object = None) -> Transaction:
         messages = [Message(self.topic, b"k", answer, (("h", b"1"),)) for answer in answers]
-        return Transaction(messages, {self.requests: Position(offset, notes)}, member or self._member.membership())
+        return Transaction(messages, {self.requests: Position(offset, text)}, member or self._member.membership())
 
     def answers(self) -> list[bytes | None]:
         return [record.value for record in self.broker.records(self.topic)]
@@ -177,7 +179,7 @@ def pid_of(broker: Broker) -> int:
 
 
 def freeze(broker: Broker, seconds: float) -> threading.Timer:
-    """The broker stands still from now on, for so long."""
+    """Stop the broker's process for this many seconds."""
     pid = pid_of(broker)
     os.kill(pid, signal.SIGSTOP)
     thaw = threading.Timer(seconds, os.kill, (pid, signal.SIGCONT))

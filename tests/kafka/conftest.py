@@ -62,3 +62,18 @@ def together(
     with ThreadPoolExecutor(len(scenarios)) as pool:
         playing = {one: pool.submit(play, one, tmp_path_factory.mktemp(one.__name__)) for one in scenarios}
         yield lambda scenario: playing[scenario].result()
+
+
+@pytest.fixture(scope="module")
+def running(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site with a replica that answers each payload with itself."""
+    with sites_at(broker, tmp_path_factory.mktemp("running")) as make:
+        one = make(WORKER_HANDLER_KWARGS="{}")
+        one.start().wait_ready()
+        yield one
+
+
+@pytest.fixture
+def quiet(site: Callable[..., Site]) -> Site:
+    """A site where nobody answers but the test."""
+    return site()

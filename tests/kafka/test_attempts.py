@@ -23,7 +23,7 @@ SEGFAULT = '{"do": "segfault"}'
 
 
 def wait_shared(one: Site, count: int) -> None:
-    """Wait until so many members have all the partitions and each has some."""
+    """Wait until that many members have all the partitions and each has some."""
     until(
         lambda: (now := members(one.bootstrap, one.group)) and len(now) == count and all(now.values()),
         lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}",
@@ -38,10 +38,10 @@ def outcome_of(one: Site, sent: Sent) -> str:
 
 def dead_letter_of(one: Site, offset: int) -> dict[str, Any]:
     """The headers of a request's one dead letter."""
-    with reading(one.bootstrap, one.dead, one.answer_partitions) as letters:
-        found = [dict(letter.headers) for letter in letters.read_all()]
-    (letter,) = [headers for headers in found if headers["x-origin-offset"] == str(offset).encode()]
-    return letter
+    with reading(one.bootstrap, one.dead, one.answer_partitions) as dead_letters:
+        found = [dict(dead_letter.headers) for dead_letter in dead_letters.read_all()]
+    (dead_letter,) = [headers for headers in found if headers["x-origin-offset"] == str(offset).encode()]
+    return dead_letter
 
 
 def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
@@ -61,8 +61,8 @@ def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
         one.finish(twice=[] if "WORKER_GUARANTEE" in variables else one.sent[:1], seconds=150)
         outcomes = [outcome_of(one, sent) for sent in one.sent]
         assert outcomes == ["OK", "DEAD_LETTERED", "OK", "OK"], variables
-        letter = dead_letter_of(one, 1)
-        assert (letter["x-attempts"], letter["x-error-type"]) == (b"3", b"ProcessDied"), variables
+        dead_letter = dead_letter_of(one, 1)
+        assert (dead_letter["x-attempts"], dead_letter["x-error-type"]) == (b"3", b"ProcessDied"), variables
         starts = one.journal.starts()
         assert starts.pop((0, 0)) <= 2, variables
         assert starts == {(0, 1): 3, (0, 2): 1, (0, 3): 1}, variables
@@ -75,9 +75,9 @@ def memory_that_is_not_to_be_had_is_a_failed_attempt(site: Callable[..., Site]) 
     one.finish()
     assert [one.answer_to(sent).outcome for sent in one.sent] == ["OK", "DEAD_LETTERED", "OK"]
     assert one.journal.starts()[0, 1] == 3
-    letter = dead_letter_of(one, 1)
-    assert letter["x-attempts"] == b"3"
-    assert letter["x-error-type"] in {b"MemoryError", b"ProcessDied"}
+    dead_letter = dead_letter_of(one, 1)
+    assert dead_letter["x-attempts"] == b"3"
+    assert dead_letter["x-error-type"] in {b"MemoryError", b"ProcessDied"}
 
 
 def drains_use_up_no_attempt(site: Callable[..., Site]) -> None:

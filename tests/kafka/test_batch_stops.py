@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.support.batching import batch_site, batches, do, gate_of, outcomes, submit, wait_queued
-from tests.kafka.support.replica import metric
+from tests.kafka.support.batching import batch_site, batches, do, outcomes, signal_of, submit, wait_queued
 from tests.kafka.support.topics import Submission, members, task
 from tests.kafka.support.waiting import until
 
@@ -35,17 +34,17 @@ def a_revoke_cancels_and_what_was_acknowledged_stays_so(site: Callable[..., Site
         WORKER_BATCH_WAIT="20s",
         WORKER_REVOKE_HOLD="2s",
     )
-    gate, waiting = gate_of(one)
+    signal, waiting = signal_of(one)
     first = one.start().wait_ready()
     until(lambda: len(members(one.bootstrap, one.group)) == 1, first.tail)
     payloads = ["a", waiting, waiting]
     submit(one, payloads, 0)
-    until(lambda: metric(first, "commits_total") > 0, first.tail)  # it has its permits, and the batch waits for others
+    wait_queued(one, 3)  # the batch waits for others
     submit(one, payloads, 1)
     one.wait_running(5)  # a batch of six: its first is acknowledged, and the second is waited for
     one.start_in_a_hurry()
     until(lambda: [e for e in one.journal.entries() if e.event == "cancelled: revoked"], one.tails)
-    gate.touch()
+    signal.touch()
     one.finish()
     starts = one.journal.starts()
     assert starts.pop((0, 0)) == 1
@@ -58,7 +57,7 @@ def a_drain_that_takes_too_long_cancels(site: Callable[..., Site]) -> None:
     """What is acknowledged after that is still answered; the rest is the next replica's, on the same attempt."""
     one = batch_site(site, 4, WORKER_BATCH_WAIT="5s", WORKER_DRAIN_TIMEOUT="1s")
     first = one.start().wait_ready()
-    waiting = do("wait", gate=str(one.folder / "never"), late=True)
+    waiting = do("wait", signal=str(one.folder / "never"), late=True)
     submit(one, ["a", "b", waiting, "d"])
     one.wait_answered(one.sent[:2])
     assert first.stop() == 6, first.tail()
@@ -73,7 +72,7 @@ def a_drain_that_takes_too_long_cancels(site: Callable[..., Site]) -> None:
 
 def a_drain_lets_the_batch_finish_and_starts_no_other(site: Callable[..., Site]) -> None:
     one = batch_site(site, 3, WORKER_BATCH_WAIT="5s")
-    gate, waiting = gate_of(one)
+    signal, waiting = signal_of(one)
     first = one.start().wait_ready()
     submit(one, ["a", waiting, "c"])
     one.wait_running(2)
@@ -81,7 +80,7 @@ def a_drain_lets_the_batch_finish_and_starts_no_other(site: Callable[..., Site])
     wait_queued(one, 3)
     first.process.terminate()
     first.wait_status("/readyz", 503)
-    gate.touch()
+    signal.touch()
     assert first.wait_exit() == 0, first.tail()
     assert batches(one) == [[(0, 1), (1, 1), (2, 1)]]
     assert one.committed() == {0: 3}

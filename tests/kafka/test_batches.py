@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.support.batching import batch_site, batches, do, gate_of, outcomes, submit, wait_queued
+from tests.kafka.support.batching import batch_site, batches, do, outcomes, signal_of, submit, wait_queued
 from tests.kafka.support.replica import metric
 from tests.kafka.support.topics import Submission, reading, task
 from tests.kafka.support.waiting import until
@@ -31,13 +31,13 @@ SLACK = 4.0  # seconds that a busy machine may add
 
 def without_a_wait_a_batch_is_what_is_there(site: Callable[..., Site]) -> None:
     one = batch_site(site, 8)
-    gate, waiting = gate_of(one)
+    signal, waiting = signal_of(one)
     one.start().wait_ready()
     submit(one, [waiting])
     one.wait_running(1)  # alone in its batch: nothing else was there
     submit(one, ["x"] * 12)
     wait_queued(one, 12)
-    gate.touch()
+    signal.touch()
     one.finish()
     one.started_once()
     assert list(map(len, batches(one))) == [1, 8, 4]
@@ -79,14 +79,14 @@ def malformed_requests_never_reach_the_handler(site: Callable[..., Site]) -> Non
 
 def an_acknowledged_request_is_settled_while_the_handler_goes_on(site: Callable[..., Site]) -> None:
     one = batch_site(site, 4, WORKER_BATCH_WAIT="5s")
-    gate, waiting = gate_of(one)
+    signal, waiting = signal_of(one)
     one.start().wait_ready()
     submit(one, ["a", "b", waiting, "d"])
     one.wait_answered(one.sent[:2])
     until(lambda: one.committed() == {0: 2}, lambda: f"{one.committed()}")
     assert set(one.journal.running()) == {(0, 2), (0, 3)}  # in the same batch, which is not over
     assert set(one.counts()) == {sent[:3] for sent in one.sent[:2]}
-    gate.touch()
+    signal.touch()
     one.finish()
     one.started_once()
     assert [one.answer_to(sent).response.result for sent in one.sent] == [b"a", b"b", b"waited", b"d"]
@@ -103,9 +103,9 @@ def what_is_refused_comes_again_and_ends_as_a_dead_letter(site: Callable[..., Si
     assert one.answer_to(one.sent[1]).response.attempt == 2
     error = one.answer_to(one.sent[2]).response.error
     assert (error.type, error.message) == ("Nack", "never")
-    with reading(one.bootstrap, one.dead, one.answer_partitions) as letters:
-        (letter,) = letters.read_all()
-    headers = dict(letter.headers)
+    with reading(one.bootstrap, one.dead, one.answer_partitions) as dead_letters:
+        (dead_letter,) = dead_letters.read_all()
+    headers = dict(dead_letter.headers)
     assert (headers["x-attempts"], headers["x-error-type"], headers["x-origin-offset"]) == (b"3", b"Nack", b"2")
 
 
@@ -113,13 +113,13 @@ def what_is_left_comes_again_from_memory_in_order(site: Callable[..., Site]) -> 
     """Before what came after it in the partition, too; and each of its starts is an attempt."""
     one = batch_site(site, 5)
     payloads = ["a", do("skip", until=2), "c", do("skip", until=3), "e", "f", "g", do("skip")]
-    gate, waiting = gate_of(one)
+    signal, waiting = signal_of(one)
     replica = one.start().wait_ready()
     submit(one, [waiting])
     one.wait_running(1)
     submit(one, payloads)
     wait_queued(one, len(payloads))
-    gate.touch()
+    signal.touch()
     one.finish()
     assert batches(one)[1:4] == [
         [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)],

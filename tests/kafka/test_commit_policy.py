@@ -26,7 +26,7 @@ TASKS = 60
 
 
 def transact(one: Site, count: int, partition: int, *, commit: bool = True) -> None:
-    """Send so many requests in one transaction; one that is aborted was never made."""
+    """Send that many requests in one transaction; one that is aborted was never made."""
     settings = {"bootstrap.servers": one.bootstrap, "transactional.id": f"{one.group}-submitter", "log_level": 2}
     producer = Producer(settings)
     producer.init_transactions(30)
@@ -94,7 +94,7 @@ def commits(one: Site) -> int:
 
 
 def answers_are_committed_by_count(site: Callable[..., Site]) -> None:
-    """Every so many; what may be started next has to be noted as well, for a few tasks at a time."""
+    """Every that many; what may be started next has to be noted as well, for a few tasks at a time."""
     each, tenth, synchronous = (
         commits(site(partitions=1)),
         commits(site(partitions=1, KAFKA_COMMIT_EVERY="20", KAFKA_COMMIT_INTERVAL="1h")),

@@ -40,7 +40,7 @@ def at_work(site: Callable[..., Site], payload: str) -> Site:
 
 
 def a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site]) -> None:
-    """Nothing else is started again, here or in the sibling, and its successor is there in two seconds."""
+    """Nothing else is started again, here or in the peer process, and its successor is there in two seconds."""
     one = at_work(site, NAP)
     (replica,) = one.replicas
     pids, before = replica.pids(), set(replica.descendants())
@@ -85,8 +85,8 @@ def a_task_that_kills_its_process(site: Callable[..., Site], action: str) -> Non
     answer = one.answer_to(fatal)
     assert (answer.outcome, answer.response.error.type, answer.response.attempt) == ("DEAD_LETTERED", "ProcessDied", 3)
     with reading(one.bootstrap, one.dead, one.answer_partitions) as reader:
-        (letter,) = reader.read_all()
-    assert dict(letter.headers)["x-attempts"] == b"3"
+        (dead_letter,) = reader.read_all()
+    assert dict(dead_letter.headers)["x-attempts"] == b"3"
     assert one.answer_to(behind).outcome == "OK"
     assert one.journal.starts()[behind.partition, behind.offset] == 1
     # The one before may have been answered when the process died, and not yet committed.

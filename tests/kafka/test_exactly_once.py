@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900 if LONG else 240)]
 
 SIZE = Size(5_120, 32) if LONG else Size(600, 6)
-PATIENCE = 300.0 if LONG else 90.0
+WAIT_LIMIT = 300.0 if LONG else 90.0
 
 
 def finish(one: Site) -> None:
     """One answer to each, all of them good, and everything committed to the end of the log."""
-    one.finish(seconds=PATIENCE)
+    one.finish(seconds=WAIT_LIMIT)
     assert {answer.outcome for answer in one.answers.records} == {"OK"}
 
 

@@ -63,8 +63,8 @@ def what_is_past_due_is_answered_without_a_start(site: Callable[..., Site]) -> N
     for answer in answers[:3]:
         response = answer.response
         assert (response.isprocessed, response.attempt, response.error.type) == (False, 0, "Expired")
-    with reading(one.bootstrap, one.dead, one.answer_partitions) as letters:
-        assert letters.read_all() == []  # an expiry is an answer, and no dead letter
+    with reading(one.bootstrap, one.dead, one.answer_partitions) as dead_letters:
+        assert dead_letters.read_all() == []  # an expiry is an answer, and no dead letter
 
 
 def what_is_past_due_while_it_waits_is_not_started(site: Callable[..., Site]) -> None:
@@ -82,7 +82,7 @@ def what_is_past_due_while_it_waits_is_not_started(site: Callable[..., Site]) ->
     assert one.journal.starts() == {(0, 0): 1, (1, 0): 1, (1, 1): 1}, replica.tail()
 
 
-def what_runs_is_told_when_its_time_is_over(site: Callable[..., Site]) -> None:
+def what_runs_is_cancelled_when_its_time_is_over(site: Callable[..., Site]) -> None:
     """What it returns is its answer; if it raises, it has expired, and is not tried again."""
     one = site(partitions=2, WORKER_PROCESSES="2", WORKER_HANDLER="batches:clock")
     one.start().wait_ready()
@@ -122,8 +122,8 @@ def what_names_no_moment_is_a_dead_letter(site: Callable[..., Site]) -> None:
     assert [answer.outcome for answer in answers] == [*["DEAD_LETTERED"] * len(MALFORMED), "OK"]
     assert {answer.response.error.type for answer in answers[:-1]} == {"MalformedDeadline"}
     assert one.journal.starts().keys() == {(0, len(MALFORMED))}
-    with reading(one.bootstrap, one.dead, one.answer_partitions) as letters:
-        found = {dict(letter.headers)["x-deadline"] for letter in letters.read_all()}
+    with reading(one.bootstrap, one.dead, one.answer_partitions) as dead_letters:
+        found = {dict(dead_letter.headers)["x-deadline"] for dead_letter in dead_letters.read_all()}
     assert found == {text if text is None else text.encode() for text in MALFORMED}
 
 
@@ -141,7 +141,7 @@ def the_guarantees_expire_alike(site: Callable[..., Site]) -> None:
 SCENARIOS = [
     what_is_past_due_is_answered_without_a_start,
     what_is_past_due_while_it_waits_is_not_started,
-    what_runs_is_told_when_its_time_is_over,
+    what_runs_is_cancelled_when_its_time_is_over,
     remaining_is_nothing_without_a_deadline,
     what_names_no_moment_is_a_dead_letter,
     the_guarantees_expire_alike,

@@ -45,7 +45,7 @@ def a_deep_partition_starves_no_shallow_one(site: Callable[..., Site]) -> None:
         starts = [entry.partition for entry in one.journal.entries("start")]
         last = len(starts) - starts[::-1].index(1)
         waited[ordering] = starts[before:last].count(0)
-    print(f"{SHALLOW} shallow requests had to let so many of {DEEP} deep ones go first: {waited}")  # noqa: T201
+    print(f"{SHALLOW} shallow requests had to let that many of {DEEP} deep ones go first: {waited}")  # noqa: T201
     assert max(waited.values()) < DEEP / 4
     for one in sites.values():
         one.finish()

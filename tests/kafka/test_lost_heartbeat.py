@@ -1,4 +1,4 @@
-"""A rebalance of which the one answer that tells is lost (docs/decisions/0074)."""
+"""A rebalance whose one announcement to a member is lost (docs/decisions/0074)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from confluent_kafka import admin
 from chaos import cluster as clusters
 from chaos import groups
 from chaos.cluster import until
-from chaos.load import PARTITIONS
+from chaos.requests import PARTITIONS
 from tests.contract.recorder import Recorder
-from worker.kafka import properties, standing
+from worker.kafka import membership_check, properties
 from worker.kafka.clients import UNTIMED
 from worker.kafka.consumer import ConfluentConsumer
 
@@ -27,13 +27,13 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(150)]
 
 
 class Member:
-    """A member in its own lane to the broker, which is polled all the time."""
+    """A member with its own path to the broker. It is polled all the time."""
 
-    def __init__(self, cluster: Cluster, lane: int, group: str, topic: str) -> None:
-        link = properties.Link(cluster.address(lane), group, {}, {"consumer": 60.0})
+    def __init__(self, cluster: Cluster, path: int, group: str, topic: str) -> None:
+        link = properties.Link(cluster.address(path), group, {}, {"consumer": 60.0})
         self.recorder = Recorder()
-        self.consumer = ConfluentConsumer({"consumer": properties.consumer(link, f"lane-{lane}", "consumer")})
-        self.consumer.subscribe([topic], self.recorder)
+        self.consumer = ConfluentConsumer({"consumer": properties.consumer(link, f"path-{path}", "consumer")})
+        self.recorder.listen(self.consumer, topic)
         self._polling = asyncio.create_task(self._poll())
 
     async def _poll(self) -> None:
@@ -61,12 +61,12 @@ def shared(bootstrap: str, group: str) -> bool:
     return len(targets) == 2 and all(target is not None and target.topic_partitions for target in targets)
 
 
-def test_a_member_that_missed_a_change_of_its_partitions_knows_that_it_is_stale(tmp_path: Path) -> None:
+def test_a_member_that_missed_a_change_of_its_partitions_is_stale(tmp_path: Path) -> None:
     asyncio.run(_play(tmp_path))
 
 
-def test_a_member_that_was_given_up_while_its_client_finds_no_coordinator_knows_it(tmp_path: Path) -> None:
-    """Such a client sends no heartbeats, so that nobody tells it, and keeps what it had for as long as one likes."""
+def test_a_removed_member_whose_client_finds_no_coordinator_notices_it(tmp_path: Path) -> None:
+    """Such a client sends no heartbeats, gets no answers, and would keep its partitions without limit."""
     asyncio.run(_cut_off(tmp_path))
 
 
@@ -77,8 +77,8 @@ async def _cut_off(folder: Path) -> None:
         await asyncio.to_thread(groups.configure, cluster.bootstrap, group, {"consumer.session.timeout.ms": "3000"})
         lonely = Member(cluster, 0, group, topics.requests)
         await lonely.owns(PARTITIONS)
-        # As if only the client was lost: the look takes the other lane.
-        lonely.consumer._standing._properties["bootstrap.servers"] = cluster.address(1)
+        # As if only the client was cut off: the check takes the other path.
+        lonely.consumer._membership_check._properties["bootstrap.servers"] = cluster.address(1)
         link = cluster.links[0][0]
         for way in (link.out, link.back):
             way.block()
@@ -102,7 +102,7 @@ async def _play(folder: Path) -> None:
         await until(lambda: asyncio.to_thread(shared, cluster.bootstrap, group), "the second has not joined", 30.0)
         await asyncio.sleep(3.0)  # heartbeats are half a second apart, and their answers waited for a second
         way.clear()
-        await until(lambda: first.consumer.stale, "nothing was noticed", 6 * standing.LOOK_SECONDS)
+        await until(lambda: first.consumer.stale, "nothing was noticed", 6 * membership_check.CHECK_SECONDS)
         assert first.recorder.events == ["assigned"], "it was told after all"
         assert not second.recorder.owned
         await first.close()

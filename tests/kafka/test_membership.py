@@ -37,7 +37,7 @@ def nap(seconds: float) -> str:
 
 
 def wait_shared(one: Site, count: int) -> dict[str, set[int]]:
-    """Wait until so many members have all the partitions and each has some; returns them."""
+    """Wait until that many members have all the partitions and each has some; returns them."""
     shared: dict[str, set[int]] = until(
         lambda: (now := members(one.bootstrap, one.group)) and len(now) == count and all(now.values()) and now,
         lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}",
@@ -81,20 +81,40 @@ def a_killed_static_member_has_its_partitions_at_once(site: Callable[..., Site])
     assert sorted(map(sorted, after.values())) == sorted(map(sorted, before.values()))
 
 
-def a_killed_static_member_waits_for_its_session(site: Callable[..., Site]) -> None:
-    """Under consumer, where the broker keeps the name for so long: it tries again until it has it, in one process."""
+def static_under_consumer(site: Callable[..., Site], session: float) -> tuple[Site, Replica]:
+    """One replica whose process is a static member, has partitions, and has nothing to do."""
     one = site(partitions=2, WORKER_REPLICA="here", KAFKA_GROUP_PROTOCOL="consumer", KAFKA_STATIC_MEMBERSHIP="on")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "8000"})
+    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": f"{session * 1000:.0f}"})
     replica = one.start().wait_ready()
     one.submit([task(0, "go", partition=0), task(1, "go", partition=1)])
     one.wait_answered()
     one.wait_committed()
+    return one, replica
+
+
+def a_killed_static_member_is_removed_from_its_group(site: Callable[..., Site]) -> None:
+    """Under consumer, where the broker keeps its name until then: long before its session is over."""
+    one, replica = static_under_consumer(site, SESSION)
+    killed_at = time.monotonic()
     kill(replica.pids())
     one.submit([task(2, "go", partition=0), task(3, "go", partition=1)])
     one.finish()
+    assert time.monotonic() - killed_at < SESSION / 2
     one.started_once()
-    assert replica.events("instance.occupied")
     assert len(replica.events("process.started")) == 2, replica.tail(60)
+
+
+def a_killed_static_replica_waits_for_its_session(site: Callable[..., Site]) -> None:
+    """Under consumer nobody removes the member: the next one tries again until the name is free, in one process."""
+    one, replica = static_under_consumer(site, 20.0)
+    kill([replica.process.pid])
+    replica.process.wait()
+    following = one.start()
+    one.submit([task(2, "go", partition=0), task(3, "go", partition=1)])
+    one.finish()
+    one.started_once()
+    assert following.events("group_instance_id.in_use")
+    assert len(following.events("process.started")) == 1, following.tail(60)
 
 
 def auto_is_static_where_it_helps(site: Callable[..., Site]) -> None:
@@ -161,18 +181,18 @@ def moment(entry: dict[str, Any]) -> float:
 def a_partition_follows_its_task(site: Callable[..., Site]) -> None:
     """Within two heartbeats of the answer to what ran there it is with its new owner."""
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_HANDLER="batches:gated")
-    gate = one.folder / "gate"
+    signal = one.folder / "signal"
     first = one.start().wait_ready()
     before = set(wait_shared(one, 1))
     guest = one.start()
     ((moved,),) = [parts for member, parts in wait_shared(one, 2).items() if member not in before]
     assert guest.stop() == 0, guest.tail()
     wait_shared(one, 1)  # the same partition will move the next time
-    one.submit(task(n, str(gate) if n == 0 else "", partition=moved) for n in range(5))
+    one.submit(task(n, str(signal) if n == 0 else "", partition=moved) for n in range(5))
     one.wait_running(1)
     second = one.start()
     until(lambda: first.events("partitions.holding"), one.tails)
-    gate.touch()
+    signal.touch()
     one.finish()
     one.started_once()
     (settled,) = [moment(e) for e in first.events("task.finished") if (e["partition"], e["offset"]) == (moved, 0)]
@@ -199,15 +219,18 @@ def one_four_one_starts_nothing_twice(site: Callable[..., Site]) -> None:
     one.finish(seconds=seconds * 30 + 60)
     one.started_once()
     assert len({entry.pid for entry in one.journal.entries()}) == 4
-    own = [entry for entry in one.journal.entries() if entry.pid in {e["pid"] for e in first.events("process.started")}]
-    pauses = [start.time - end.time for end, start in itertools.pairwise(own) if end.event == "end"]
+    ours = [
+        entry for entry in one.journal.entries() if entry.pid in {e["pid"] for e in first.events("process.started")}
+    ]
+    pauses = [start.time - end.time for end, start in itertools.pairwise(ours) if end.event == "end"]
     print(f"the first replica was without a task for {max(pauses):.2f} s at most")  # noqa: T201 - measured
     assert max(pauses) < SLACK
 
 
 SCENARIOS = [
     a_killed_static_member_has_its_partitions_at_once,
-    a_killed_static_member_waits_for_its_session,
+    a_killed_static_member_is_removed_from_its_group,
+    a_killed_static_replica_waits_for_its_session,
     auto_is_static_where_it_helps,
     two_replicas_of_one_name_cannot_run_here,
     replicas_without_a_name_are_numbered,

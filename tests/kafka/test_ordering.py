@@ -38,7 +38,7 @@ def nap(seconds: float) -> str:
     return json.dumps({"do": "nap", "seconds": seconds})
 
 
-def notes(one: Site, partition: int = 0) -> str:
+def metadata(one: Site, partition: int = 0) -> str:
     """What stands beside the committed offset."""
     client = AdminClient({"bootstrap.servers": one.bootstrap})
     ((_, future),) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(one.group)]).items()
@@ -69,8 +69,8 @@ def a_key_keeps_its_order_and_holds_up_no_other(site: Callable[..., Site]) -> No
     one.finish()
     starts = one.journal.entries("start")
     for key in "abc":
-        own = [entry.offset for entry in starts if rows[entry.offset][0] == key]
-        assert own == sorted(own), f"key {key} was started in the order {own}"
+        of_key = [entry.offset for entry in starts if rows[entry.offset][0] == key]
+        assert of_key == sorted(of_key), f"key {key} was started in the order {of_key}"
     second = next(at for at, entry in enumerate(starts) if (entry.offset, entry.attempt) == (0, 2))
     before = {rows[entry.offset][0] for entry in starts[1:second]}
     assert before == {"b", "c"}
@@ -118,7 +118,7 @@ def what_was_answered_out_of_order_outlives_a_crash(site: Callable[..., Site]) -
     for one in sites:
         one.wait_running(1)
         (replica,) = one.replicas
-        until(lambda one=one: answered_out_of_order(one) == 27, lambda one=one: f"{notes(one)}\n{one.tails()}")  # type: ignore[misc]
+        until(lambda one=one: answered_out_of_order(one) == 27, lambda one=one: f"{metadata(one)}\n{one.tails()}")  # type: ignore[misc]
         assert one.committed() == {}
         kill([replica.process.pid])
         replica.process.wait()
@@ -133,7 +133,7 @@ def what_was_answered_out_of_order_outlives_a_crash(site: Callable[..., Site]) -
 
 def answered_out_of_order(one: Site) -> int:
     """How many requests above the lowest open one are noted as answered."""
-    runs = next((field[1:] for field in notes(one).split() if field.startswith("d")), "")
+    runs = next((field[1:] for field in metadata(one).split() if field.startswith("d")), "")
     return sum(int(length, 16) for length in runs.split(",")[1::2]) if runs else 0
 
 
@@ -171,7 +171,7 @@ def what_others_have_noted_is_ignored(site: Callable[..., Site]) -> None:
     replica = one.start()
     one.finish()
     one.started_once()
-    ignored = {entry["partition"] for entry in replica.events("notes.ignored")}
+    ignored = {entry["partition"] for entry in replica.events("commit_metadata.ignored")}
     readable = list(FOREIGN).index("a huge count")  # strange, but in good order
     assert ignored >= {f"{one.requests}[{n}]" for n in range(len(FOREIGN)) if n != readable}, one.tails()
 
@@ -179,7 +179,7 @@ def what_others_have_noted_is_ignored(site: Callable[..., Site]) -> None:
 # ---------------------------------------------------------------- more than fits
 
 
-def scattered_failures_stop_new_starts_and_are_got_over(site: Callable[..., Site]) -> None:
+def separate_failures_stop_new_starts_and_are_got_over(site: Callable[..., Site]) -> None:
     """Every second request fails: no more than what fits beside the offset is started. A crash then repeats nothing."""
     count = 1_000
     one = site(partitions=1, WORKER_ORDERING="unordered", WORKER_PROCESSES="1")
@@ -194,15 +194,15 @@ def scattered_failures_stop_new_starts_and_are_got_over(site: Callable[..., Site
 
     until(stands_still, one.tails)
     (started,) = {len(one.journal.starts())}
-    print(f"{started} of {count} requests started, {len(notes(one))} characters noted")  # noqa: T201 - measured
+    print(f"{started} of {count} requests started, {len(metadata(one))} characters noted")  # noqa: T201 - measured
     assert started < count * 3 / 4
-    assert LIMIT / 2 < len(notes(one)) <= LIMIT
+    assert LIMIT / 2 < len(metadata(one)) <= LIMIT
     answered = {sent[:3] for sent in one.sent if sent.offset < started and sent.offset % 2}
     until(lambda: set(one.counts()) == answered, lambda: f"{len(one.counts())} of {len(answered)}")
-    until(lambda: answered_out_of_order(one) == len(answered), lambda: notes(one))
+    until(lambda: answered_out_of_order(one) == len(answered), lambda: metadata(one))
     os.kill(first.pids()[0], signal.SIGKILL)
     one.finish(seconds=150)
-    assert first.events("notes.ignored") == []  # what was written can be read
+    assert first.events("commit_metadata.ignored") == []  # what was written can be read
     assert {place: n for place, n in one.journal.starts().items() if place[1] % 2} == dict.fromkeys(
         [(0, n) for n in range(1, count, 2)], 1
     )
@@ -215,7 +215,7 @@ SCENARIOS: list[Any] = [
     a_partition_waits_for_its_failure,
     what_was_answered_out_of_order_outlives_a_crash,
     what_others_have_noted_is_ignored,
-    scattered_failures_stop_new_starts_and_are_got_over,
+    separate_failures_stop_new_starts_and_are_got_over,
 ]
 
 

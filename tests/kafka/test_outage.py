@@ -25,26 +25,26 @@ TASKS = 60
 
 
 @pytest.fixture
-def own_broker() -> Iterator[Broker]:
+def separate_broker() -> Iterator[Broker]:
     with running_broker() as broker:
         yield broker
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"] if LONG else ["stop"])
-def test_an_outage_is_waited_out(site: Callable[..., Site], own_broker: Broker, ending: str) -> None:
+def test_an_outage_is_waited_out(site: Callable[..., Site], separate_broker: Broker, ending: str) -> None:
     """Everything is answered by the same processes, and what was done twice the log explains."""
-    one = site(at=own_broker, partitions=4, WORKER_PROCESSES="2")
+    one = site(at=separate_broker, partitions=4, WORKER_PROCESSES="2")
     replica = one.start().wait_ready()
     # Half of the tasks are quick, half take longer than the way there and back.
     one.submit(task(n, '{"do": "nap", "seconds": 0.6}' if n % 2 else "go", partition=n // 2 % 4) for n in range(TASKS))
     until(lambda: sum(one.counts().values()) >= TASKS // 5, one.tails)
     pids = replica.pids()
-    own_broker.script(ending)
+    separate_broker.script(ending)
     until_at = time.monotonic() + AWAY
     assert sum(one.journal.starts().values()) < TASKS, "the outage came too late to show anything"
     until(lambda: time.monotonic() >= until_at, "")
     assert replica.page("/livez").status == 200
-    own_broker.script("up")
+    separate_broker.script("up")
     one.wait_answered()
     assert replica.pids() == pids
     lost = {partition for event in replica.events("partitions.lost") for partition in event["partitions"]}

@@ -40,14 +40,14 @@ class Poison(NamedTuple):
     )
 
 
-def ask(name: str, error: str | None = None, attempts: int = 1, result: bytes = b"", **arguments: object) -> Poison:
+def doing(name: str, error: str | None = None, attempts: int = 1, result: bytes = b"", **arguments: object) -> Poison:
     """A well-formed request with a nasty wish."""
     return Poison(name, request(7, json.dumps(arguments)), error, attempts, result)
 
 
 def raising(kind: str, attempts: int = ATTEMPTS, text: str = "as told") -> Poison:
     """A request whose handler raises."""
-    return ask(f"raises {kind}", kind, attempts, do="fail", kind=kind, text=text)
+    return doing(f"raises {kind}", kind, attempts, do="fail", kind=kind, text=text)
 
 
 MALFORMED = [
@@ -61,10 +61,10 @@ MALFORMED = [
 RESULTS = [
     Poison("large payload", request(7, LARGE), result=LARGE.encode()),
     Poison("largest payload", request(7, "a" * LARGEST), "OversizedResult", large=True),
-    ask("5 MB result", "OversizedResult", do="big", size=5_000_000),
-    ask("result of no kind", "Reject", do="number"),
-    ask("text that cannot be encoded", "UnicodeEncodeError", ATTEMPTS, do="surrogate"),
-    ask("prints a lot", result=b"printed", do="chatter", megabytes=5),
+    doing("5 MB result", "OversizedResult", do="big", size=5_000_000),
+    doing("result of no kind", "Reject", do="number"),
+    doing("text that cannot be encoded", "UnicodeEncodeError", ATTEMPTS, do="surrogate"),
+    doing("prints a lot", result=b"printed", do="chatter", megabytes=5),
 ]
 FAILURES = [
     raising("ValueError"),
@@ -75,21 +75,21 @@ FAILURES = [
     raising("StopIteration"),
     raising("MemoryError"),
     raising("Reject", attempts=1),
-    ask("message that cannot be encoded", "ValueError", ATTEMPTS, do="fail", text="\udcff"),
-    ask("long message", "ValueError", ATTEMPTS, do="fail", text="x" + "ü" * 100_000),
-    ask("sys.exit(0)", "SystemExit", ATTEMPTS, do="leave", code=0),
-    ask("sys.exit(3)", "SystemExit", ATTEMPTS, do="leave", code=3),
-    ask("retry for ever", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=0.1),
-    ask("retry some day", "Retry", ATTEMPTS, do="retry_until", attempt=99, after="soon"),
-    ask("retry at no time", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=math.nan),
-    ask("retry before", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=-1),
-    ask("second attempt", None, 2, b"succeeded on attempt 2", do="fail_until", attempt=2),
-    ask("retry once", None, 2, b"succeeded on attempt 2", do="retry_until", attempt=2, after=0.1),
+    doing("message that cannot be encoded", "ValueError", ATTEMPTS, do="fail", text="\udcff"),
+    doing("long message", "ValueError", ATTEMPTS, do="fail", text="x" + "ü" * 100_000),
+    doing("sys.exit(0)", "SystemExit", ATTEMPTS, do="leave", code=0),
+    doing("sys.exit(3)", "SystemExit", ATTEMPTS, do="leave", code=3),
+    doing("retry forever", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=0.1),
+    doing("retry some day", "Retry", ATTEMPTS, do="retry_until", attempt=99, after="soon"),
+    doing("retry at no time", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=math.nan),
+    doing("retry before", "Retry", ATTEMPTS, do="retry_until", attempt=99, after=-1),
+    doing("second attempt", None, 2, b"succeeded on attempt 2", do="fail_until", attempt=2),
+    doing("retry once", None, 2, b"succeeded on attempt 2", do="retry_until", attempt=2, after=0.1),
 ]
 CHILDREN = [
-    ask("fork, child returns", result=b"the parent", do="fork", child="return"),
-    ask("fork, child exits", result=b"the parent", do="fork", child="exit"),
-    ask("fork, child executes", result=b"the parent", do="fork", child="exec"),
+    doing("fork, child returns", result=b"the parent", do="fork", child="return"),
+    doing("fork, child exits", result=b"the parent", do="fork", child="exit"),
+    doing("fork, child executes", result=b"the parent", do="fork", child="exec"),
 ]
 CASES = MALFORMED + RESULTS + FAILURES + CHILDREN
 
@@ -100,7 +100,7 @@ class Aftermath(NamedTuple):
     site: Site
     poisons: dict[str, Sent]
     neighbours: dict[str, Sent]
-    letters: dict[tuple[int, int], list[Record]]  # by the partition and offset in their headers
+    dead_letters: dict[tuple[int, int], list[Record]]  # by the partition and offset in their headers
     trouble: str  # what went wrong for all, so that each case is still looked at
 
 
@@ -123,7 +123,7 @@ def after(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         in_order = [sent[one] for one in submissions()]
         names = [case.name for case in CASES]
         poisons, neighbours = (dict(zip(names, in_order[at::2], strict=True)) for at in (0, 1))
-        yield Aftermath(site, poisons, neighbours, read_letters(site), trouble)
+        yield Aftermath(site, poisons, neighbours, read_dead_letters(site), trouble)
     finally:
         site.close()
 
@@ -139,15 +139,15 @@ def trouble_of(site: Site, replica: Replica, pids: list[int]) -> str:
     return ""
 
 
-def read_letters(site: Site) -> dict[tuple[int, int], list[Record]]:
-    letters: dict[tuple[int, int], list[Record]] = {}
+def read_dead_letters(site: Site) -> dict[tuple[int, int], list[Record]]:
+    dead_letters: dict[tuple[int, int], list[Record]] = {}
     with reading(site.bootstrap, site.dead, site.answer_partitions) as reader:
-        for letter in reader.read_all():
-            headers = dict(letter.headers)
+        for dead_letter in reader.read_all():
+            headers = dict(dead_letter.headers)
             assert headers["x-origin-topic"] == site.requests.encode()
             place = int(headers["x-origin-partition"] or 0), int(headers["x-origin-offset"] or 0)
-            letters.setdefault(place, []).append(letter)
-    return letters
+            dead_letters.setdefault(place, []).append(dead_letter)
+    return dead_letters
 
 
 def test_every_request_is_answered_once_and_committed_by_the_same_processes(after: Aftermath) -> None:
@@ -175,15 +175,15 @@ def test_it_ends_as_the_contract_says(after: Aftermath, case: Poison) -> None:
 def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poison) -> None:
     """Byte for byte, the headers of the original first; and there is none for what turned out well."""
     sent = after.poisons[case.name]
-    letters = after.letters.get((sent.partition, sent.offset), [])
+    dead_letters = after.dead_letters.get((sent.partition, sent.offset), [])
     if case.error is None:
-        assert letters == []
+        assert dead_letters == []
         return
-    (letter,) = letters
-    assert letter.key == case.name.encode()
-    assert letter.value == (None if case.large else case.value)
-    assert letter.headers[: len(HEADERS)] == HEADERS
-    added = dict(letter.headers[len(HEADERS) :])
+    (dead_letter,) = dead_letters
+    assert dead_letter.key == case.name.encode()
+    assert dead_letter.value == (None if case.large else case.value)
+    assert dead_letter.headers[: len(HEADERS)] == HEADERS
+    added = dict(dead_letter.headers[len(HEADERS) :])
     assert {name: added[name] for name in ("x-attempts", "x-error-type")} == {
         "x-attempts": str(case.attempts).encode(),
         "x-error-type": case.error.encode(),

@@ -1,4 +1,4 @@
-"""Preflight against a real broker: what it finds out, what it makes, how it fails and how long it takes."""
+"""Preflight against a real broker: its results, the topic it creates, its failures and its duration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Producer, admin
 from tests.kafka_broker import running_broker
 from worker.errors import BrokerError, ExitCode
 from worker.kafka import preflight
-from worker.kafka.survey import Survey
+from worker.kafka.admin import Admin
 from worker.settings import Settings
 from worker.supervisor import render
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kafka
 
 ck: Any = admin  # whose types do not export the names it documents
 
-# Everything through a listener with passwords; \\u003b is a semicolon, which separates properties here.
+# One listener, with passwords. \\u003b is a semicolon; a plain one would separate properties here.
 SECURED = r"""
 listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
@@ -44,7 +44,7 @@ super.users=User:admin;User:ANONYMOUS
 
 
 def target(bootstrap: str, requests: str, answers: str, **variables: str) -> Target:
-    """What preflight is asked, by the settings' way."""
+    """The target that the settings give preflight."""
     return render.target(
         Settings.load(
             {
@@ -60,23 +60,23 @@ def target(bootstrap: str, requests: str, answers: str, **variables: str) -> Tar
     )
 
 
-def run(asked: Target) -> Facts:
-    return preflight.run(asked, lambda _: None)
+def run(goal: Target) -> Facts:
+    return preflight.run(goal, lambda _: None)
 
 
 def look(broker: Broker, topic: str) -> Any:
-    return Survey({"bootstrap.servers": broker.bootstrap}).topics([topic], 5)[topic]
+    return Admin({"bootstrap.servers": broker.bootstrap}).topics([topic], 5)[topic]
 
 
 def config(broker: Broker, topic: str) -> Any:
-    return Survey({"bootstrap.servers": broker.bootstrap}).configs([topic], 5)[topic]
+    return Admin({"bootstrap.servers": broker.bootstrap}).configs([topic], 5)[topic]
 
 
-# ---------------------------------------------------------------- what it finds out
+# ---------------------------------------------------------------- results
 
 
 def test_the_partitions_of_all_request_topics(broker: Broker) -> None:
-    """Are counted together."""
+    """They are counted together."""
     one, two, answers = broker.topic(3), broker.topic(2), broker.topic(1)
 
     assert run(target(broker.bootstrap, f"{one},{two}", answers)).partitions == 5
@@ -85,8 +85,8 @@ def test_the_partitions_of_all_request_topics(broker: Broker) -> None:
 def test_a_dead_letter_topic_is_made_like_the_request_topic(broker: Broker) -> None:
     """With its partitions and replicas, and room for a request and its headers; once, however often it starts."""
     requests, answers = broker.topic(3, {"max.message.bytes": "2000000"}), broker.topic(1)
-    asked = target(broker.bootstrap, requests, answers)
-    first, second = run(asked), run(asked)
+    goal = target(broker.bootstrap, requests, answers)
+    first, second = run(goal), run(goal)
     made: Topic = look(broker, f"{requests}.dlq")
 
     assert (made.partitions, made.replicas) == (3, 1)
@@ -99,10 +99,10 @@ def test_a_dead_letter_topic_is_made_like_the_request_topic(broker: Broker) -> N
 def test_answers_fit_exactly(broker: Broker) -> None:
     """A record of as many bytes as preflight says is taken by the topic."""
     requests, answers = broker.topic(1), broker.topic(1, {"max.message.bytes": "50000"})
-    asked = target(broker.bootstrap, requests, answers)
-    room = run(asked).max_answer_bytes
+    goal = target(broker.bootstrap, requests, answers)
+    room = run(goal).max_answer_bytes
     failures: list[Any] = []
-    producer = Producer(asked.producer)
+    producer = Producer(goal.producer)
     producer.produce(answers, b"x" * (room - 3), b"key", on_delivery=lambda error, _: failures.append(error))
     producer.flush(10)
 
@@ -110,7 +110,7 @@ def test_answers_fit_exactly(broker: Broker) -> None:
     assert failures == [None]
 
 
-def test_the_clients_own_limit_counts(broker: Broker) -> None:
+def test_the_limit_of_the_client_counts(broker: Broker) -> None:
     """A message.max.bytes given by the user bounds answers and dead letters below what the topics take."""
     requests, answers = broker.topic(1), broker.topic(1)
     facts = run(target(broker.bootstrap, requests, answers, KAFKA_CONFIG_MESSAGE_MAX_BYTES="20000"))
@@ -148,7 +148,7 @@ def test_a_topic_that_comes_later(broker: Broker) -> None:
     requests, late, said = broker.topic(1), f"late-{uuid.uuid4().hex[:8]}", []
     create = threading.Event()
 
-    def say(line: str) -> None:
+    def report(line: str) -> None:
         said.append(line)
         create.set()
 
@@ -159,7 +159,7 @@ def test_a_topic_that_comes_later(broker: Broker) -> None:
 
     creator = threading.Thread(target=create_it)
     creator.start()
-    facts = preflight.run(target(broker.bootstrap, requests, late), say)
+    facts = preflight.run(target(broker.bootstrap, requests, late), report)
     creator.join()
 
     assert facts.partitions == 1
@@ -203,7 +203,7 @@ def test_why_there_is_no_connection(
     said: tuple[str, ...],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """One line that says what is wrong and what to look at; the client prints nothing of its own."""
+    """One line that says what is wrong and what to look at; the client itself prints nothing."""
     with pytest.raises(BrokerError) as caught:
         run(target(address or broker.bootstrap, "requests", "answers", KAFKA_CONNECT_TIMEOUT="1s", **variables))
 
@@ -215,18 +215,18 @@ def test_why_there_is_no_connection(
 @pytest.mark.parametrize(("codes", "reason"), [([], None), ([KafkaError._RESOLVE], "_RESOLVE")])
 def test_that_all_brokers_are_down_is_no_reason(codes: list[int], reason: str | None) -> None:
     """It only repeats that none could be reached; what was said before it says why."""
-    survey = Survey({"bootstrap.servers": "127.0.0.1:1"})
+    client = Admin({"bootstrap.servers": "127.0.0.1:1"})
     for code in (*codes, KafkaError._ALL_BROKERS_DOWN):
-        survey._hear(KafkaError(code))
+        client._on_error(KafkaError(code))
 
-    assert (survey.trouble.code if survey.trouble else None) == reason
+    assert (client.trouble.code if client.trouble else None) == reason
 
 
 # ---------------------------------------------------------------- passwords and permissions
 
 
 class Secured:
-    """A broker that asks for a password; user ``app`` may do what it has been granted."""
+    """A broker with passwords, where user ``app`` may only do what it has been granted."""
 
     def __init__(self, broker: Broker) -> None:
         self.bootstrap = broker.bootstrap
@@ -270,7 +270,7 @@ def secured() -> Iterator[Secured]:
 
 
 def test_a_wrong_password(secured: Secured) -> None:
-    """Is said at once: waiting would not change it. The password is not in the line."""
+    """It is reported at once, since waiting would not change it. The password is not in the line."""
     began = time.monotonic()
     with pytest.raises(BrokerError) as caught:
         run(secured.target("tr0ub4dor", KAFKA_CONNECT_TIMEOUT="30s"))
@@ -281,20 +281,25 @@ def test_a_wrong_password(secured: Secured) -> None:
     assert "tr0ub4dor" not in str(caught.value)
 
 
-def test_a_mechanism_that_the_broker_has_not(secured: Secured) -> None:
+def test_a_mechanism_that_the_broker_does_not_have(secured: Secured) -> None:
     """The line names those that it has."""
     with pytest.raises(BrokerError, match=r"refuses the credentials .*supported mechanisms: PLAIN"):
         run(secured.target(KAFKA_CONFIG_SASL_MECHANISM="SCRAM-SHA-256"))
 
 
 def test_permissions_one_after_the_other(secured: Secured) -> None:
-    """Each that is lacking is named, until there is enough; limits that may not be read are taken for Kafka's own."""
-    letters = f"{secured.requests}.dlq"
+    """Each missing one is named, until all are there. Limits that may not be read are assumed to be the default."""
+    dead_letters = f"{secured.requests}.dlq"
     for kind, name, operation, said in (
         ("TOPIC", secured.requests, "READ", f"no permission to READ topic '{secured.requests}' (KAFKA_REQUEST_TOPIC)"),
         ("TOPIC", secured.answers, "WRITE", f"no permission to WRITE topic '{secured.answers}' (KAFKA_ACK_TOPIC)"),
-        ("TOPIC", letters, "WRITE", f"no permission to WRITE topic '{letters}' (KAFKA_DEAD_LETTER_TOPIC)"),
-        ("TOPIC", letters, "CREATE", f"'{letters}' does not exist and cannot be created (no permission to create it)"),
+        ("TOPIC", dead_letters, "WRITE", f"no permission to WRITE topic '{dead_letters}' (KAFKA_DEAD_LETTER_TOPIC)"),
+        (
+            "TOPIC",
+            dead_letters,
+            "CREATE",
+            f"'{dead_letters}' does not exist and cannot be created (no permission to create it)",
+        ),
         ("GROUP", secured.group, "READ", f"no permission to READ group '{secured.group}'"),
     ):
         with pytest.raises(BrokerError) as caught:

@@ -67,7 +67,7 @@ def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
     sites = [site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="2s") for _ in range(2)]
     for one, action in zip(sites, ["heed", "nap"], strict=True):  # the one listens when it is cancelled
         moved = partition_that_moves(one)
-        one.submit([task(1, json.dumps({"do": action, "seconds": 12}), partition=moved)])
+        one.submit([task(1, json.dumps({"do": action, "seconds": 30}), partition=moved)])
         one.wait_running(1)
         one.start_in_a_hurry()
     for one in sites:
@@ -76,7 +76,7 @@ def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
         assert len(starts) == 2, one.tails()
         assert starts[0].pid != starts[1].pid
         assert starts[1].time - starts[0].time >= 2
-        one.finish()  # the first replica, too, drains: what its task comes to is let go
+        one.finish()  # the first replica, too, drains: the result of its task is dropped
         assert len(one.journal.entries("start")) == 2
         assert one.answer_to(one.sent[0]).response.result == b"hurried"
 

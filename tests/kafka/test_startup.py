@@ -25,7 +25,7 @@ SECRET = "tr0ub4dor-and-3"
 
 
 class Mistake(NamedTuple):
-    """What is set wrongly ("" unsets), the exit code, and what the line must name."""
+    """The wrong settings ("" unsets), the exit code, and what the line must name."""
 
     code: int
     name: str
@@ -74,8 +74,8 @@ MISTAKES = [*SETTINGS, *HANDLERS, *TOPICS]
 KILLING = Mistake(5, "kills", {"WORKER_HANDLER": "killing:handle"}, ("SIGABRT",))
 
 
-def complaint(replica: Replica) -> str:
-    """The one line for people among the log lines, which are JSON."""
+def error_line(replica: Replica) -> str:
+    """The one line for people among the JSON log lines."""
     lines = [line for line in replica.stderr.splitlines() if not line.startswith("{")]
     assert len(lines) == 1, replica.tail()
     assert "Traceback" not in replica.stderr, replica.tail()
@@ -84,28 +84,30 @@ def complaint(replica: Replica) -> str:
 
 @pytest.fixture(scope="module")
 def verdicts(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Replica]]:
-    """A replica for every mistake, all at the same time, in a folder with the modules above."""
+    """A replica for each mistake, all at the same time, in a folder with the modules above."""
     folder = tmp_path_factory.mktemp("mistakes")
     for name, text in MODULES.items():
         (folder / name).write_text(text)
     site = Site(broker, folder)
-    base = {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": "{}"}
+    defaults = {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": "{}"}
     try:
-        yield {mistake.name: site.start(folder, **{**base, **mistake.variables}) for mistake in [*MISTAKES, KILLING]}
+        yield {
+            mistake.name: site.start(folder, **{**defaults, **mistake.variables}) for mistake in [*MISTAKES, KILLING]
+        }
     finally:
         site.close()
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.name for mistake in MISTAKES])
 def test_a_mistake_has_its_exit_code_and_one_line_that_names_it(verdicts: dict[str, Replica], mistake: Mistake) -> None:
-    """The variable, the topic, or the user's own file and line."""
+    """It names the variable, the topic, or the user's file and line."""
     replica = verdicts[mistake.name]
     assert replica.wait_exit() == mistake.code, replica.tail()
-    line = complaint(replica)
+    line = error_line(replica)
     assert [name for name in mistake.named if name not in line] == [], line
 
 
-def test_asking_for_a_topic_does_not_make_it(broker: Broker, verdicts: dict[str, Replica]) -> None:
+def test_looking_for_a_topic_does_not_create_it(broker: Broker, verdicts: dict[str, Replica]) -> None:
     for mistake in TOPICS:
         verdicts[mistake.name].wait_exit()
     assert MISSING not in topic_names(broker.bootstrap)
@@ -124,23 +126,23 @@ def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
     replica = site().start(KAFKA_BOOTSTRAP_SERVER=nobody, KAFKA_CONNECT_TIMEOUT="3s")
     assert replica.wait_exit() == 4, replica.tail()
     assert 3 <= time.monotonic() - began < 20
-    assert nobody in complaint(replica)
+    assert nobody in error_line(replica)
 
 
-def test_the_dead_letter_topic_is_made_if_it_is_missing(site: Callable[..., Site]) -> None:
-    """By its default name; a request must not fail for want of it."""
+def test_a_missing_dead_letter_topic_is_created(site: Callable[..., Site]) -> None:
+    """It gets its default name. A request must not fail because it is missing."""
     one = site()
-    letters = f"{one.requests}.dlq"
+    dead_letters = f"{one.requests}.dlq"
     one.start(KAFKA_DEAD_LETTER_TOPIC="").wait_ready()
-    assert letters in topic_names(one.bootstrap)
+    assert dead_letters in topic_names(one.bootstrap)
     one.submit([Submission(None, b"tombstone")])
     one.finish()
-    with reading(one.bootstrap, letters, 2) as reader:
-        until(reader.read, f"nothing in {letters}")
+    with reading(one.bootstrap, dead_letters, 2) as reader:
+        until(reader.read, f"nothing in {dead_letters}")
 
 
 def test_secrets_are_never_shown(site: Callable[..., Site], tmp_path: Path) -> None:
-    """Neither by a replica that works nor by one that cannot start, at the highest log level."""
+    """A replica that works shows none, nor does one that cannot start, at the most verbose log level."""
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     in_file = {"KAFKA_CONFIG_SSL_KEY_PASSWORD_FILE": str(file)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900 if LONG else 240)]
 
 SIZE = Size(3_000, 32) if LONG else Size(240, 6)
-PATIENCE = 300.0 if LONG else 120.0
+WAIT_LIMIT = 300.0 if LONG else 120.0
 
 
 def play(site: Callable[..., Site], url: Callable[[Site], str], protocol: str, seed: int) -> None:
@@ -35,7 +35,7 @@ def play(site: Callable[..., Site], url: Callable[[Site], str], protocol: str, s
     address = url(one)
     effects.prepare(address)
     storm(one, SIZE, seed=seed, retries=0.1, variables={"WORKER_STORE_URL": address})
-    one.finish(twice=one.sent, seconds=PATIENCE)
+    one.finish(twice=one.sent, seconds=WAIT_LIMIT)
     assert {answer.outcome for answer in one.answers.records} == {"OK"}
     requests = sorted(sent[1:3] for sent in one.sent)
     assert effects.rows_of(address) == requests

@@ -1,4 +1,4 @@
-"""Laws of the buffer: what is taken from the broker, and when fetching pauses and goes on."""
+"""Laws of the buffer: how much is fetched, and when fetching pauses and goes on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from worker.core.flow import (
     CHUNK_SECONDS,
     LONG_SECONDS,
     UNPOLLED_SECONDS,
-    Fetch,
-    Intake,
-    Pace,
+    FetchPlan,
+    FlowControl,
+    TaskDuration,
     has_its_share,
 )
 
@@ -26,16 +26,16 @@ seconds = st.floats(min_value=1e-6, max_value=7200)
 counts = st.integers(min_value=0, max_value=2 * BUFFER_RECORDS)
 
 
-class IntakeLaws(RuleBasedStateMachine):
+class FlowLaws(RuleBasedStateMachine):
     """Any situation may follow any other."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.intake = Intake()
+        self.flow = FlowControl()
         self.now = 100.0
         self.polled_at = 100.0
         self.paused = False
-        self._decide(ahead=0, ahead_bytes=0, buffer=1, idle=True, closed=False)
+        self._plan(ahead=0, ahead_bytes=0, buffer=1, idle=True, closed=False)
 
     @rule(
         ahead=counts | st.integers(min_value=0, max_value=3),
@@ -45,38 +45,38 @@ class IntakeLaws(RuleBasedStateMachine):
         closed=st.sampled_from([False, False, False, True]),
         passed=st.sampled_from([0.0, 0.05, 0.5, UNPOLLED_SECONDS, 5.0]),
     )
-    def decide(self, *, passed: float, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool) -> None:
+    def plan(self, *, passed: float, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool) -> None:
         self.now += passed
         target = max(buffer, 1) if idle else buffer
-        fetch = self._decide(ahead=ahead, ahead_bytes=ahead_bytes, buffer=buffer, idle=idle, closed=closed)
+        plan = self._plan(ahead=ahead, ahead_bytes=ahead_bytes, buffer=buffer, idle=idle, closed=closed)
         room = not closed and ahead < target and ahead_bytes < BUFFER_BYTES
-        if fetch.limit is not None and not fetch.paused:
+        if plan.limit is not None and not plan.paused:
             assert room, "fetched although there was no room"
-            assert ahead + fetch.limit <= target, "took more than the buffer holds"
-        if fetch.limit is None:
-            assert not fetch.paused, "paused and not polled: a rebalance would wait for ever"
+            assert ahead + plan.limit <= target, "fetched more than the buffer holds"
+        if plan.limit is None:
+            assert not plan.paused, "paused and not polled: a rebalance would wait forever"
             assert not closed, "while leaving the client is polled in every turn"
             assert self.now - self.polled_at < UNPOLLED_SECONDS, "neither paused nor polled for too long"
         else:
-            assert fetch.limit > 0
+            assert plan.limit > 0
             self.polled_at = self.now
         if room and ahead <= target // 2:
-            assert not fetch.paused, "still paused when the buffer is half empty"
+            assert not plan.paused, "still paused when the buffer is half empty"
         if self.paused and ahead > target // 2:
-            assert fetch.paused, "resumed before it pays: what was fetched is thrown away at every pause"
+            assert plan.paused, "resumed before it pays: what was fetched is thrown away at every pause"
         if room and not self.paused:
-            assert not fetch.paused, "paused with room left"
+            assert not plan.paused, "paused with room left"
         if closed:
-            assert fetch.paused
-        self.paused = fetch.paused
+            assert plan.paused
+        self.paused = plan.paused
 
-    def _decide(self, *, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool) -> Fetch:
-        return self.intake.decide(
+    def _plan(self, *, ahead: int, ahead_bytes: int, buffer: int, idle: bool, closed: bool) -> FetchPlan:
+        return self.flow.plan(
             ahead=ahead, ahead_bytes=ahead_bytes, buffer=buffer, idle=idle, closed=closed, now=self.now
         )
 
 
-TestIntakeLaws = IntakeLaws.TestCase
+TestFlowLaws = FlowLaws.TestCase
 
 
 class Slot:
@@ -84,7 +84,7 @@ class Slot:
 
     def __init__(self, task_seconds: float) -> None:
         self.task_seconds = task_seconds
-        self.pace, self.intake = Pace(), Intake()
+        self.duration, self.flow = TaskDuration(), FlowControl()
         self.now = 100.0
         self.waiting = 0
         self.busy_until: float | None = None
@@ -96,12 +96,12 @@ class Slot:
     def turn(self) -> None:
         """Finish what is done, start what waits, and fetch."""
         while self.busy_until is not None and self.busy_until <= self.now:
-            self.pace.observe(1, self.task_seconds)
+            self.duration.observe(1, self.task_seconds)
             self._start(self.busy_until)
         if self.busy_until is None:
             self._start(self.now)
         if self.busy_until is not None:
-            self.pace.running(self.now - (self.busy_until - self.task_seconds))
+            self.duration.running(self.now - (self.busy_until - self.task_seconds))
         self._fetch()
 
     def _start(self, at: float) -> None:
@@ -112,19 +112,19 @@ class Slot:
 
     def _fetch(self) -> None:
         idle = self.busy_until is None
-        fetch = self.intake.decide(
-            ahead=self.waiting, ahead_bytes=0, buffer=self.pace.buffer(), idle=idle, closed=False, now=self.now
+        plan = self.flow.plan(
+            ahead=self.waiting, ahead_bytes=0, buffer=self.duration.buffer(), idle=idle, closed=False, now=self.now
         )
-        if fetch.paused and not self._paused:
+        if plan.paused and not self._paused:
             self.pauses += 1
-        if self._paused and not fetch.paused:
+        if self._paused and not plan.paused:
             self._flows_at = self.now + RESUME_SECONDS
-        self._paused = fetch.paused
-        if fetch.limit is not None and not fetch.paused and self.now >= self._flows_at:
-            self.waiting += fetch.limit
+        self._paused = plan.paused
+        if plan.limit is not None and not plan.paused and self.now >= self._flows_at:
+            self.waiting += plan.limit
 
     def run(self, tasks: int, turn_seconds: float) -> None:
-        """So many tasks' time, with a turn every ``turn_seconds``."""
+        """That many tasks' time, with a turn every ``turn_seconds``."""
         end = self.now + tasks * self.task_seconds + 2
         while self.now < end:
             self.turn()
@@ -141,7 +141,7 @@ def test_short_tasks_are_never_paused(task_seconds: float) -> None:
 
 @given(task_seconds=st.floats(min_value=1.1, max_value=LONG_SECONDS - 1))
 def test_long_tasks_never_wait_for_a_refill(task_seconds: float) -> None:
-    """Fetching goes on before the buffer is dry, early enough for the client's second of waking up."""
+    """Fetching goes on before the buffer is empty, early enough for the second that a resume takes."""
     slot = Slot(task_seconds)
     slot.run(tasks=8, turn_seconds=min(0.05, task_seconds / 20) if task_seconds < 10 else 0.5)
     assert [at for at in slot.dry if at > 100.0 + RESUME_SECONDS] == []
@@ -150,39 +150,39 @@ def test_long_tasks_never_wait_for_a_refill(task_seconds: float) -> None:
 @given(history=st.lists(st.tuples(st.integers(min_value=0, max_value=600), seconds), max_size=20), running=seconds)
 def test_chunk_and_buffer_stay_within_their_bounds(history: list[tuple[int, float]], running: float) -> None:
     """Whatever was seen: at least one task at a time, and as many as the estimate says fit into chunk and buffer."""
-    pace = Pace()
+    duration = TaskDuration()
     for count, total in history:
-        pace.observe(count, total)
-    pace.running(running)
-    assert pace.seconds >= running
-    assert 1 <= pace.chunk() <= CHUNK_RECORDS
-    assert pace.chunk() == 1 or pace.chunk() * pace.seconds <= CHUNK_SECONDS * 1.001
-    assert 0 <= pace.buffer() <= BUFFER_RECORDS
-    assert (pace.buffer() == 0) == (pace.seconds > LONG_SECONDS)
-    assert pace.buffer() <= BUFFER_SECONDS / pace.seconds + 1
+        duration.observe(count, total)
+    duration.running(running)
+    assert duration.seconds >= running
+    assert 1 <= duration.chunk() <= CHUNK_RECORDS
+    assert duration.chunk() == 1 or duration.chunk() * duration.seconds <= CHUNK_SECONDS * 1.001
+    assert 0 <= duration.buffer() <= BUFFER_RECORDS
+    assert (duration.buffer() == 0) == (duration.seconds > LONG_SECONDS)
+    assert duration.buffer() <= BUFFER_SECONDS / duration.seconds + 1
 
 
 def test_tasks_that_take_no_time_do_not_fill_the_memory() -> None:
-    pace = Pace()
-    pace.observe(1_000, 0.0)
-    assert (pace.chunk(), pace.buffer()) == (CHUNK_RECORDS, BUFFER_RECORDS)
+    duration = TaskDuration()
+    duration.observe(1_000, 0.0)
+    assert (duration.chunk(), duration.buffer()) == (CHUNK_RECORDS, BUFFER_RECORDS)
 
 
-@given(waiting=counts, size=st.integers(0, 2 * BUFFER_BYTES), buffer=counts, lanes=st.integers(1, 500))
-def test_the_shares_of_all_lanes_make_up_the_buffer(waiting: int, size: int, buffer: int, lanes: int) -> None:
-    """Or each holds one record, where there are more lanes than places; beside very long tasks none."""
-    if has_its_share(waiting, size, buffer=buffer, lanes=lanes):
-        assert waiting >= buffer // lanes or size >= BUFFER_BYTES // lanes
+@given(waiting=counts, size=st.integers(0, 2 * BUFFER_BYTES), buffer=counts, partitions=st.integers(1, 500))
+def test_the_shares_of_all_partitions_make_up_the_buffer(waiting: int, size: int, buffer: int, partitions: int) -> None:
+    """If there are more partitions than places, each holds one record; beside very long tasks none."""
+    if has_its_share(waiting, size, buffer=buffer, partitions=partitions):
+        assert waiting >= buffer // partitions or size >= BUFFER_BYTES // partitions
     else:
         assert buffer
-        assert waiting == 0 or waiting * lanes < buffer
-        assert size * lanes < BUFFER_BYTES
+        assert waiting == 0 or waiting * partitions < buffer
+        assert size * partitions < BUFFER_BYTES
 
 
 @given(first=seconds, then=seconds)
 def test_the_estimate_follows_what_is_seen(first: float, then: float) -> None:
     """After twenty tasks of another length, little of the old estimate is left."""
-    pace = Pace()
-    pace.observe(100, 100 * first)
-    pace.observe(20, 20 * then)
-    assert abs(pace.seconds - then) <= 0.001 * abs(first - then) + 1e-9
+    duration = TaskDuration()
+    duration.observe(100, 100 * first)
+    duration.observe(20, 20 * then)
+    assert abs(duration.seconds - then) <= 0.001 * abs(first - then) + 1e-9

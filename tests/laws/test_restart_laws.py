@@ -1,11 +1,11 @@
-"""Laws of restarting, of the start gate and of the watchdog, over any history."""
+"""Laws of restarting, of the start barrier and of the watchdog, over any history."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.core.gate import PATIENCE_SECONDS, Gate, Sibling
+from worker.core.liveness import LONGEST_STEP, WORKING_SHARE, Limits, LivenessCheck, Stuck
 from worker.core.restart import (
     HEALTHY_SECONDS,
     SHORT_LIMIT,
@@ -17,7 +17,7 @@ from worker.core.restart import (
     classify,
     decide,
 )
-from worker.core.watch import LONGEST_STEP, WORKING_SHARE, Limits, Stuck, Watch
+from worker.core.startup_barrier import LONGEST_WAIT, PeerProcess, StartupBarrier
 from worker.errors import ExitCode
 
 GREATEST_DELAY = 30.0
@@ -75,7 +75,7 @@ def test_delays_only_grow_until_a_run_is_healthy(lives: Lives) -> None:
 
 @given(st.lists(st.tuples(crashes, runs, jitters), max_size=60))
 def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
-    """That is: so many endings in a row without joining, or so many without a healthy run."""
+    """That is: that many endings in a row without joining, or that many without a healthy run."""
     decisions = replay(lives)
     useless = short = 0
     for (_, joined_for, _), decision in zip(lives, decisions, strict=False):
@@ -95,8 +95,8 @@ def test_an_outage_of_the_broker_never_stops_a_replica_that_had_started(draws: l
         assert decision.history == history
 
 
-siblings = st.builds(Sibling, joined=st.booleans(), assigned=st.integers(0, 5)).map(
-    lambda sibling: sibling if sibling.joined else Sibling(joined=False, assigned=0)
+peers = st.builds(PeerProcess, joined=st.booleans(), assigned=st.integers(0, 5)).map(
+    lambda peer: peer if peer.joined else PeerProcess(joined=False, assigned=0)
 )
 
 
@@ -104,22 +104,22 @@ siblings = st.builds(Sibling, joined=st.booleans(), assigned=st.integers(0, 5)).
     st.integers(1, 20),
     st.integers(2, 4).flatmap(
         lambda n: st.lists(
-            st.tuples(st.lists(siblings, min_size=n, max_size=n), st.floats(0.01, 3)), min_size=1, max_size=40
+            st.tuples(st.lists(peers, min_size=n, max_size=n), st.floats(0.01, 3)), min_size=1, max_size=40
         )
     ),
 )
-def test_the_gate_opens_once_in_time_and_not_before_all_have_joined(
-    partitions: int, looks: list[tuple[list[Sibling], float]]
+def test_the_barrier_opens_once_in_time_and_not_before_all_have_joined(
+    partitions: int, looks: list[tuple[list[PeerProcess], float]]
 ) -> None:
-    gate, now, first_joined, was_open = Gate(partitions), 0.0, None, False
+    barrier, now, first_joined, was_open = StartupBarrier(partitions), 0.0, None, False
     for replica, step in looks:
         now += step
-        is_open = gate.update(replica, now)
-        if first_joined is None and any(sibling.joined for sibling in replica):
+        is_open = barrier.update(replica, now)
+        if first_joined is None and any(peer.joined for peer in replica):
             first_joined = now
-        late = first_joined is not None and now - first_joined >= PATIENCE_SECONDS
+        late = first_joined is not None and now - first_joined >= LONGEST_WAIT
         assert is_open or not (was_open or late)
-        assert not is_open or was_open or late or all(sibling.joined for sibling in replica)
+        assert not is_open or was_open or late or all(peer.joined for peer in replica)
         was_open = is_open
 
 
@@ -128,23 +128,23 @@ steps = st.lists(st.floats(min_value=0.01, max_value=5.0), min_size=1, max_size=
 
 @given(steps, st.floats(min_value=WORKING_SHARE * 1.01, max_value=4.0), st.integers(0, 3))
 def test_a_process_that_uses_its_cpu_is_never_called_stuck(waits: list[float], share: float, turns: int) -> None:
-    watch, now = Watch(Limits(boot=10, turn=10)), 0.0
+    liveness, now = LivenessCheck(Limits(boot=10, turn=10)), 0.0
     for wait in waits:
         now += wait
-        assert not isinstance(watch.look(turns, now * share, now), Stuck)
+        assert not isinstance(liveness.check(turns, now * share, now), Stuck)
 
 
 @given(steps, st.integers(0, 3))
 def test_a_silent_process_is_called_stuck_as_soon_as_it_was_watched_for_the_limit(
     waits: list[float], turns: int
 ) -> None:
-    """Long waits between two looks count for a little only: everything may have been frozen."""
-    watch, now, watched = Watch(Limits(boot=10, turn=10)), 0.0, 0.0
-    watch.look(turns, 0.0, now)
+    """Long waits between two checks count only in part: everything may have been frozen."""
+    liveness, now, watched = LivenessCheck(Limits(boot=10, turn=10)), 0.0, 0.0
+    liveness.check(turns, 0.0, now)
     for wait in waits:
         now += wait
         watched += min(wait, LONGEST_STEP)
-        verdict = watch.look(turns, 0.0, now)
+        verdict = liveness.check(turns, 0.0, now)
         if isinstance(verdict, Stuck):
             assert watched > 9.999  # not exactly 10: the sums are rounded
             return

@@ -9,22 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from worker.core.commits import GAP, KEEP_ALIVE, RETRY, CommitPolicy
+from worker.core.commits import ANSWER_SECONDS, GAP, HOLD_KEEP_ALIVE, KEEP_ALIVE, RETRY, CommitPolicy
 from worker.core.deadline import Deadline
-from worker.core.lane import Lane
+from worker.core.lease import Lease
 from worker.core.lifecycle import Lifecycle, State
 from worker.core.model import Outcome, Partition, Record, Task, Verdict
-from worker.core.retry import Again, Bury, Close, Forget, Refuse, RetryPolicy, decide
+from worker.core.retry import DeadLetter, Expire, Retry, RetryPolicy, Return, Settle, decide
 from worker.core.sampling import Sampler
 
 times = st.floats(min_value=0, max_value=1e9)
 spans = st.floats(min_value=0, max_value=1e6)
 parts = st.floats(min_value=0, max_value=1)
-LANE = Lane(Partition("t", 0), 1)
+LEASE = Lease(Partition("t", 0))
 
 
 def outcome(verdict: Verdict, retry_after: float | None = None) -> Outcome:
-    return Outcome(Task(Record(LANE.partition, 0, None, None), LANE), verdict, retry_after=retry_after)
+    return Outcome(Task(Record(LEASE.partition, 0, None, None), LEASE), verdict, retry_after=retry_after)
 
 
 # ---------------------------------------------------------------- lifecycle
@@ -115,26 +115,26 @@ def test_a_failed_attempt_is_repeated_until_there_were_enough(
     """And ``Retry(after=…)`` chooses the delay, not the number of attempts."""
     step = decide(outcome(Verdict.FAILED, after), attempt, policy, jitter)
     if attempt >= policy.max_attempts:
-        assert isinstance(step, Bury)
+        assert isinstance(step, DeadLetter)
     elif after is not None:
-        assert step == Again(after)
+        assert step == Retry(after)
     else:
-        assert step == Again(policy.delay(attempt, jitter))
+        assert step == Retry(policy.delay(attempt, jitter))
 
 
 @given(policy=policies, attempt=attempts)
 def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> None:
     """However many attempts there were: what was dropped or not started has used none of them."""
-    assert isinstance(decide(outcome(Verdict.REJECTED), attempt, policy), Bury)
-    assert isinstance(decide(outcome(Verdict.EXPIRED), attempt, policy), Refuse)
-    assert isinstance(decide(outcome(Verdict.DONE), attempt, policy), Close)
-    assert isinstance(decide(outcome(Verdict.DROPPED), attempt, policy), Forget)
-    assert isinstance(decide(outcome(Verdict.NOT_STARTED), attempt, policy), Forget)
+    assert isinstance(decide(outcome(Verdict.REJECTED), attempt, policy), DeadLetter)
+    assert isinstance(decide(outcome(Verdict.EXPIRED), attempt, policy), Expire)
+    assert isinstance(decide(outcome(Verdict.DONE), attempt, policy), Settle)
+    assert isinstance(decide(outcome(Verdict.DROPPED), attempt, policy), Return)
+    assert isinstance(decide(outcome(Verdict.NOT_STARTED), attempt, policy), Return)
 
 
 @given(after=st.floats(max_value=0, allow_nan=False))
 def test_a_delay_below_zero_is_none(after: float) -> None:
-    assert decide(outcome(Verdict.FAILED, after), 1, RetryPolicy(2, 1, 1)) == Again(0)
+    assert decide(outcome(Verdict.FAILED, after), 1, RetryPolicy(2, 1, 1)) == Retry(0)
 
 
 # ---------------------------------------------------------------- commits
@@ -144,7 +144,7 @@ INTERVAL = 5.0
 
 
 class CommitLaws(RuleBasedStateMachine):
-    """As the committer uses the policy: it sends when it is due or urgent, and an answer comes some time."""
+    """As the committer uses the policy: it sends when it is due or urgent. The answer comes some time, or never."""
 
     every = 1
 
@@ -157,8 +157,9 @@ class CommitLaws(RuleBasedStateMachine):
         self.kept_at = self.now
         self.settled_since: float | None = None
         self.count = 0
+        self.answer_by = 0.0
 
-    @rule(seconds=st.sampled_from([0.0, GAP / 2, GAP, RETRY, INTERVAL / 2, 60.0, KEEP_ALIVE]))
+    @rule(seconds=st.sampled_from([0.0, GAP / 2, GAP, RETRY, INTERVAL / 2, 30.0, 60.0, KEEP_ALIVE]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
@@ -188,6 +189,7 @@ class CommitLaws(RuleBasedStateMachine):
         assert not self.policy.in_flight, "two commits at once could be answered in the wrong order"
         self.policy.sent(self.now)
         self.sent_at = self.kept_at = self.now
+        self.answer_by = self.now + ANSWER_SECONDS
         self.settled_since, self.count = None, 0
 
     @precondition(lambda self: self.policy.in_flight)
@@ -196,6 +198,13 @@ class CommitLaws(RuleBasedStateMachine):
         self.policy.answered(self.now, failed=failed)
         assert not self.policy.in_flight
         self.failed_at = self.now if failed else None
+
+    @precondition(lambda self: self.policy.overdue(self.now))
+    @rule()
+    def wait_longer(self) -> None:
+        """The broker is away, so the answer may still come."""
+        self.policy.wait_longer(self.now)
+        self.answer_by = self.now + ANSWER_SECONDS / 2
 
     @invariant()
     def a_commit_is_due_some_time(self) -> None:
@@ -209,6 +218,13 @@ class CommitLaws(RuleBasedStateMachine):
     def offsets_are_kept_alive(self) -> None:
         due = not self.policy.in_flight and self.now - self.kept_at >= KEEP_ALIVE
         assert self.policy.keep_alive_due(self.now) == due
+        soon = not self.policy.in_flight and self.now - self.kept_at >= HOLD_KEEP_ALIVE
+        assert self.policy.keep_alive_due(self.now, holding=True) == soon
+
+    @invariant()
+    def an_answer_is_overdue_once_the_time_for_it_has_passed(self) -> None:
+        """So that a commit whose answer got lost does not stop all commits."""
+        assert self.policy.overdue(self.now) == (self.policy.in_flight and self.now >= self.answer_by)
 
 
 class SparingCommitLaws(CommitLaws):
@@ -230,7 +246,7 @@ bursts = st.lists(st.tuples(st.integers(min_value=0, max_value=2), st.integers(m
 @given(limit=st.integers(min_value=0, max_value=12), bursts=bursts)
 def test_a_sampler_counts_what_it_leaves_out(limit: int, bursts: list[tuple[int, int]]) -> None:
     """At most ``limit`` lines in each second, the first ones, and every other line is counted once."""
-    sampler, second, told = Sampler(limit), 1_000, 0
+    sampler, second, reported = Sampler(limit), 1_000, 0
     allowed: dict[int, int] = {}
     for step, lines in bursts:
         second += step
@@ -239,7 +255,6 @@ def test_a_sampler_counts_what_it_leaves_out(limit: int, bursts: list[tuple[int,
         assert now_allowed == min(lines, limit - so_far)
         allowed[second] = so_far + now_allowed
         if now_allowed:
-            told += sampler.taken()
+            reported, sampler.suppressed = reported + sampler.suppressed, 0
     assert max(allowed.values(), default=0) <= limit
-    assert sum(allowed.values()) + told + sampler.taken() == sum(lines for _, lines in bursts)
-    assert sampler.taken() == 0
+    assert sum(allowed.values()) + reported + sampler.suppressed == sum(lines for _, lines in bursts)

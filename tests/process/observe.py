@@ -1,4 +1,4 @@
-"""Replicas of stand-ins, as programs of their own, watched from outside."""
+"""Replicas of stand-ins, run as separate programs and watched from outside."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PATIENCE = 30.0  # seconds; only a failure ever waits so long
+WAIT_LIMIT = 30.0  # seconds; only a failure ever waits so long
 
 
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def until(condition: Callable[[], bool], seconds: float = WAIT_LIMIT) -> None:
     """Wait until the condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to that in time"
+        assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.01)
 
 
@@ -38,7 +38,7 @@ def alive(pid: int) -> bool:
 
 
 class Replica:
-    """A running replica and what it has said."""
+    """A running replica and its output."""
 
     def __init__(self, folder: Path, behaviours: tuple[str, ...], options: dict[str, Any]) -> None:
         self.folder = folder
@@ -61,8 +61,8 @@ class Replica:
         lines = [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}")]
         return [line for line in lines if line["event"] == name]
 
-    def wait_for(self, name: str, count: int = 1, seconds: float = PATIENCE) -> list[dict[str, Any]]:
-        """The log lines of this name, once there are so many."""
+    def wait_for(self, name: str, count: int = 1, seconds: float = WAIT_LIMIT) -> list[dict[str, Any]]:
+        """The log lines of this name, once there are ``count`` of them."""
         until(lambda: len(self.events(name)) >= count, seconds)
         return self.events(name)
 
@@ -71,12 +71,12 @@ class Replica:
         return [int(file.name.removeprefix("running-")) for file in self.folder.glob("running-*")]
 
     def wait_running(self, count: int = 1) -> list[int]:
-        """Their pids, once there are so many."""
+        """Their pids, once there are ``count`` of them."""
         until(lambda: len(self.running()) >= count)
         return self.running()
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def exit_code(self, seconds: float = PATIENCE) -> int:
+    def exit_code(self, seconds: float = WAIT_LIMIT) -> int:
         return self.process.wait(seconds)

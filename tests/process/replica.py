@@ -17,11 +17,11 @@ import pydantic_settings
 import rich
 
 from worker import logs
-from worker.core.watch import Limits
+from worker.core.liveness import Limits
 from worker.process.config import ProcessConfig
 from worker.supervisor import slots
-from worker.supervisor.board import Board
 from worker.supervisor.http import serving
+from worker.supervisor.replica_status import ReplicaStatus
 from worker.supervisor.signals import Signals
 from worker.supervisor.supervisor import Plan, Supervisor
 
@@ -36,7 +36,7 @@ def config(slot: int, behaviour: str, folder: str) -> ProcessConfig:
         group="group",
         request_topics=("requests",),
         ack_topic="answers",
-        dead_letter_topic="letters",
+        dead_letter_topic="dead-letters",
         consumer_properties={},
         revoke_hold={},
         producer_properties={},
@@ -48,7 +48,6 @@ def config(slot: int, behaviour: str, folder: str) -> ProcessConfig:
         max_attempts=3,
         retry_first=1,
         retry_greatest=1,
-        drain_timeout=0,
         max_answer_bytes=1000,
         max_dead_letter_bytes=1000,
         log_level="INFO",
@@ -75,7 +74,7 @@ def main(folder: str, behaviours: list[str], **options: Any) -> int:
     if options.pop("orphans", False):
         inherit_orphans()
     if options.pop("unstartable", False):
-        slots.Life = refuse  # type: ignore[assignment, misc]
+        slots.ProcessHandle = refuse  # type: ignore[assignment, misc]
     options["limits"] = Limits(*options.get("limits", ()))
     port = options.pop("port", 0)
     plan = Plan(
@@ -85,10 +84,10 @@ def main(folder: str, behaviours: list[str], **options: Any) -> int:
         target="stand_in:run",
         **options,
     )
-    board = Board()
-    with Signals() as signals, serving(board, port):
+    status = ReplicaStatus()
+    with Signals() as signals, serving(status, port):
         (Path(folder) / "ready").touch()
-        return Supervisor(plan, signals, board).run()
+        return Supervisor(plan, signals, status).run()
 
 
 if __name__ == "__main__":

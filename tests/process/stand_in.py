@@ -1,4 +1,4 @@
-"""A worker process without Kafka: keeps the cell as a real one does, and misbehaves when it is told to."""
+"""A worker process without Kafka: it writes the status block as a real one does, and misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from worker.core.lifecycle import State
 from worker.errors import ExitCode
-from worker.process.cell import Cell, Command
+from worker.process.status_block import Command, StatusBlock
 
 if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
@@ -25,24 +25,30 @@ TURN = 0.02  # seconds
 class StandIn:
     """Does what the method named by ``config.handler`` does; ``config.handler_kwargs`` has the test's folder."""
 
-    def __init__(self, config: ProcessConfig, cell: Cell) -> None:
+    def __init__(self, config: ProcessConfig, status_block: StatusBlock) -> None:
         self.config = config
-        self.cell = cell
+        self.status_block = status_block
         self.folder = Path(config.handler_kwargs["folder"])
         self.state = State.JOINING
         self.turns = 0
+        self.task: dict[str, Any] | None = None
 
     def turn(self) -> Command:
         self.turns += 1
-        self.cell.stamp(0, self.state, 1, os.getpid())
-        self.cell.publish({"state": self.state.name.lower(), "counters": {"polls_total": self.turns}})
+        self.status_block.stamp(0, self.state, 1, os.getpid())
+        counters = {"polls_total": self.turns}
+        self.status_block.publish({"state": self.state.name.lower(), "counters": counters, "task": self.task})
         (self.folder / "joined").touch()
-        command = self.cell.command()
+        command = self.status_block.command()
         if command & Command.START_TASKS and self.state is State.JOINING:
             self.state = State.RUNNING
             (self.folder / f"running-{os.getpid()}").touch()
         time.sleep(TURN)
         return command
+
+    def start_task(self) -> None:
+        origin = {"topic": "requests", "partition": 1, "offset": 75}
+        self.task = {**origin, "key": "img-0269", "sequence": 269, "attempt": 2, "started": time.time()}
 
     def idle(self) -> int:
         """Does everything right and has nothing to do."""
@@ -52,6 +58,7 @@ class StandIn:
 
     def busy(self) -> int:
         """Has a task that does not end, unless it is cancelled."""
+        self.start_task()
         while not self.turn() & Command.CANCEL:
             pass
         return ExitCode.DRAIN_TIMED_OUT
@@ -63,7 +70,7 @@ class StandIn:
 
     def unloadable(self) -> int:
         """Cannot load its handler."""
-        self.cell.publish({"state": "failed", "failure": {"code": 3, "message": "no module named nowhere"}})
+        self.status_block.publish({"state": "failed", "failure": {"code": 3, "message": "no module named nowhere"}})
         return ExitCode.HANDLER_UNLOADABLE
 
     def unreachable(self) -> int:
@@ -96,28 +103,60 @@ class StandIn:
         while True:
             time.sleep(60)
 
+    def seized(self) -> NoReturn:
+        """Its next task holds the interpreter lock from its start on: the loop never shows it."""
+        self.turn()
+        self.status_block.started(0, 1, 2, 75, time.time_ns(), b"img-0269")
+        while True:
+            pass
+
+    def informed(self) -> int:
+        """Writes down what the supervisor tells about crashes."""
+        while not self.turn() & Command.DRAIN:
+            (self.folder / "crashes.part").write_text(json.dumps(self.status_block.crashes()))
+            (self.folder / "crashes.part").rename(self.folder / "crashes")
+        return ExitCode.DRAINED
+
     def spinning(self) -> NoReturn:
         """Joins, then its loop stops and the CPU is used: a handler that keeps the interpreter lock."""
+        self.start_task()
         self.turn()
         while True:
             pass
 
+    def waiting(self) -> NoReturn:
+        """Joins, then its loop stops while a subprocess of a subprocess uses the CPU: a converter, a renderer."""
+        self.turn()
+        subprocess.run(["sh", "-c", "sh -c 'while :; do :; done'; true"], check=False)
+        raise AssertionError
+
     def parental(self) -> int:
-        """Starts a subprocess of its own and leaves it behind."""
-        child = subprocess.Popen(["sleep", "600"])
-        (self.folder / "grandchild").write_text(str(child.pid))
+        """Starts a subprocess, which starts another, and leaves them behind."""
+        self.start_subprocesses()
         return self.idle()
 
-    def telling(self) -> int:
-        """Writes down which modules it has imported and which signals are blocked."""
+    def parental_and_spinning(self) -> NoReturn:
+        """The same, and then it holds the interpreter lock."""
+        self.start_subprocesses()
+        self.spinning()
+
+    def start_subprocesses(self) -> None:
+        child = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        pids = [child.pid, int(child.stdout.readline())]
+        (self.folder / "grandchildren.part").write_text(json.dumps(pids))
+        (self.folder / "grandchildren.part").rename(self.folder / "grandchildren")
+
+    def reporting(self) -> int:
+        """Writes to a file which modules it has imported and which signals are blocked."""
         blocked = [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
-        told = {"modules": sorted(sys.modules), "blocked": blocked}
-        (self.folder / "told").write_text(json.dumps(told))
+        found = {"modules": sorted(sys.modules), "blocked": blocked}
+        (self.folder / "environment").write_text(json.dumps(found))
         return self.idle()
 
 
 def run(config: ProcessConfig, buffer: Any, _parent: int) -> NoReturn:
     os.setpgid(0, 0)
     faulthandler.enable()
-    behaviour = getattr(StandIn(config, Cell(buffer)), config.handler)
+    behaviour = getattr(StandIn(config, StatusBlock(buffer)), config.handler)
     os._exit(behaviour())

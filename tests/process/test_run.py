@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ports import free_port
-from tests.process.observe import PATIENCE, ROOT, until
+from tests.process.observe import ROOT, WAIT_LIMIT, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,12 +61,12 @@ def start(port: int) -> Iterator[Start]:
 
 def complaint(process: subprocess.Popen[str]) -> str:
     """What it said to the user: one line, beside the log's, which are JSON."""
-    _, stderr = process.communicate(timeout=PATIENCE)
+    _, stderr = process.communicate(timeout=WAIT_LIMIT)
     (line,) = [line for line in stderr.splitlines() if not line.startswith("{")]
     return line
 
 
-def ask(port: int, path: str) -> int | None:
+def status_of(port: int, path: str) -> int | None:
     """The status, or None while nobody answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
@@ -103,9 +103,9 @@ def test_while_it_waits_for_the_broker_it_is_live_and_not_ready_and_can_be_stopp
     with socket.create_server(("127.0.0.1", 0)) as free:
         http_port = free.getsockname()[1]
     process = start(WORKER_HTTP_PORT=str(http_port))
-    until(lambda: ask(http_port, "/livez") == 200)
-    assert ask(http_port, "/readyz") == 503
-    asked_at = time.monotonic()
+    until(lambda: status_of(http_port, "/livez") == 200)
+    assert status_of(http_port, "/readyz") == 503
+    since = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE) == 0
-    assert time.monotonic() - asked_at < 2
+    assert process.wait(WAIT_LIMIT) == 0
+    assert time.monotonic() - since < 2

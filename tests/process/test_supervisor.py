@@ -26,7 +26,7 @@ LATER = 4.0  # the same of the watchdog, where a process that is well must keep 
 
 
 def test_a_killed_process_is_replaced_within_two_seconds(replica: Start) -> None:
-    """Its successor takes tasks by then, start-up included, and the siblings have not been touched.
+    """Its successor takes tasks by then, start-up included, and the peers have not been touched.
 
     The quickest of three counts, since others use this machine too.
     """
@@ -50,8 +50,20 @@ def test_nothing_outlives_a_killed_supervisor(replica: Start) -> None:
     assert len(pids) == 3
 
 
+@pytest.mark.parametrize("behaviour", ["parental", "parental_and_spinning"])
+def test_what_a_handler_has_started_does_not_outlive_a_killed_supervisor(replica: Start, behaviour: str) -> None:
+    """Nobody is left to kill the process group then, and the handler may hold the interpreter lock."""
+    one = replica(behaviour)
+    until((one.folder / "grandchildren").exists)
+    pids = json.loads((one.folder / "grandchildren").read_text())
+    assert len(pids) == 2
+    assert all(map(alive, pids))
+    one.process.kill()
+    until(lambda: not any(map(alive, pids)), seconds=2)
+
+
 def test_a_process_that_has_just_been_started_does_not_outlive_its_supervisor(replica: Start) -> None:
-    """It has not come so far yet as to ask the kernel for that."""
+    """It has not attached its lifeline yet."""
     one = replica("importing")
     (started,) = one.wait_for("process.started")
     one.process.kill()
@@ -80,6 +92,36 @@ def test_a_drain_waits_for_tasks_and_a_second_signal_cancels_them(replica: Start
     assert one.exit_code() == 6
 
 
+def test_a_terminal_shows_what_is_waited_for_and_how_to_cancel_it(replica: Start) -> None:
+    one = replica("busy", interactive=True)
+    one.wait_running()
+    one.send(signal.SIGINT)
+    until(lambda: "press Ctrl-C again" in one.stderr)
+    one.send(signal.SIGINT)
+    assert one.exit_code() == 6
+    said = [line for line in one.stderr.splitlines() if line.startswith("worker: ")]
+    assert said[0].startswith("worker: waiting for requests/1/75 (img-0269, ")
+    assert said[0].endswith("); press Ctrl-C again to cancel it")
+    assert said[1].startswith("worker: cancelling requests/1/75")
+    assert one.events("supervisor.draining")[0]["running"] == ["requests/1/75"]
+
+
+def test_the_end_of_a_process_names_the_request_it_ran(replica: Start) -> None:
+    one = replica("busy")
+    (pid,) = one.wait_running()
+    os.kill(pid, signal.SIGKILL)
+    (ended,) = one.wait_for("process.ended")
+    request = {name: ended[name] for name in ("topic", "partition", "offset", "key", "sequence", "attempt")}
+    assert request == {
+        "topic": "requests",
+        "partition": 1,
+        "offset": 75,
+        "key": "img-0269",
+        "sequence": 269,
+        "attempt": 2,
+    }
+
+
 def test_a_drain_that_takes_too_long_is_cancelled(replica: Start) -> None:
     one = replica("busy", drain_timeout=SOON)
     one.wait_running()
@@ -88,7 +130,7 @@ def test_a_drain_that_takes_too_long_is_cancelled(replica: Start) -> None:
     assert not one.events("process.killed")
 
 
-def test_a_process_that_does_not_let_itself_be_cancelled_is_killed(replica: Start) -> None:
+def test_a_process_that_does_not_react_to_a_cancel_is_killed(replica: Start) -> None:
     one = replica("stubborn", leave_grace=SOON)
     (pid,) = one.wait_running()
     one.send(signal.SIGTERM)
@@ -132,7 +174,7 @@ def test_a_handler_that_cannot_be_loaded_stops_the_replica_with_one_line(replica
 def test_processes_that_keep_crashing_stop_the_replica(replica: Start) -> None:
     one = replica("crashing", "idle")
     assert one.exit_code() == 5
-    assert len(one.events("process.ended")) == 6  # five of the first slot, then the drained sibling
+    assert len(one.events("process.ended")) == 6  # five of the first slot, then the drained peer
     (line,) = [line for line in one.stderr.splitlines() if line.startswith("worker: ")]
     assert line.startswith(
         "worker: processes keep crashing: 5 in a row ended soon after their start, the last by exit_9"
@@ -162,15 +204,51 @@ def test_a_stopped_process_is_killed_though_it_cannot_take_a_signal(replica: Sta
 
 def test_a_process_that_does_not_turn_but_works_is_left_alone(replica: Start) -> None:
     one = replica("spinning", limits=(60, LATER))
-    one.wait_for("process.slow")
+    slow = one.wait_for("process.slow")[0]
+    assert (slow["partition"], slow["offset"], slow["key"]) == (1, 75, "img-0269")
     assert not one.events("process.stuck")
     assert len(one.events("process.started")) == 1
 
 
+def test_a_task_that_holds_the_interpreter_from_its_start_is_seen(replica: Start) -> None:
+    """The main loop never gets to show it: the executor has written it down."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    one = replica("seized", limits=(60, LATER), port=port)
+    slow = one.wait_for("process.slow")[0]
+    assert (slow["partition"], slow["offset"], slow["key"], slow["attempt"]) == (1, 75, "img-0269", 2)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/tasks", timeout=5) as answer:
+        (process,) = json.load(answer)["processes"]
+    assert (process["task"]["offset"], process["task"]["seconds"] > 1) == (75, True)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        assert b'worker_busy{slot="0"} 1.0' in answer.read()
+
+
+def test_the_others_learn_what_a_process_died_of(replica: Start) -> None:
+    """Also the one that replaces it: any of them may be given its partitions."""
+    one = replica("seized", "informed")
+    seized = one.wait_for("process.started", 2)[0]["pid"]
+    until((one.folder / "joined").exists)
+    time.sleep(1.0)  # the executor writes its start right after the first turn
+    os.kill(seized, signal.SIGKILL)
+    (ended,) = one.wait_for("process.ended")
+    assert (ended["offset"], ended["key"]) == (75, "img-0269")
+    until(lambda: "75" in (one.folder / "crashes").read_text())
+    (report,) = json.loads((one.folder / "crashes").read_text())
+    assert report[1:5] == ["requests", 1, 75, 2]
+
+
+def test_a_process_that_waits_for_a_busy_subprocess_is_left_alone(replica: Start) -> None:
+    """A handler may do its work in a converter or a renderer while the poll loop is blocked in a client call."""
+    one = replica("waiting", limits=(60, LATER))
+    one.wait_for("process.slow")
+    assert not one.events("process.stuck")
+
+
 def test_orphans_that_a_supervisor_inherits_are_reaped(replica: Start) -> None:
     one = replica("idle", orphans=True)
-    strangers = one.wait_for("stranger.reaped", 2)
-    assert sorted(event["status"] for event in strangers) == [0, 7]
+    orphans = one.wait_for("orphan.reaped", 2)
+    assert sorted(event["status"] for event in orphans) == [0, 7]
     one.wait_running()
     one.send(signal.SIGTERM)
     assert one.exit_code() == 0
@@ -179,21 +257,21 @@ def test_orphans_that_a_supervisor_inherits_are_reaped(replica: Start) -> None:
 def test_what_a_handler_has_started_dies_with_its_process(replica: Start) -> None:
     one = replica("parental")
     (pid,) = one.wait_running()
-    grandchild = int((one.folder / "grandchild").read_text())
-    assert alive(grandchild)
+    pids = json.loads((one.folder / "grandchildren").read_text())
+    assert all(map(alive, pids))
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not alive(grandchild))
+    until(lambda: not any(map(alive, pids)))
 
 
-def test_a_process_starts_with_open_ears_and_without_its_parents_modules(replica: Start) -> None:
+def test_a_process_starts_without_blocked_signals_and_without_its_parents_modules(replica: Start) -> None:
     """The stand-in replica's main script imports what the command line imports; that must stay out of the child."""
-    one = replica("telling")
+    one = replica("reporting")
     one.wait_running()
-    told = json.loads((one.folder / "told").read_text())
+    found = json.loads((one.folder / "environment").read_text())
     unwanted = {"replica", "rich", "click", "pydantic", "pydantic_settings", "prometheus_client", "pathos", "psutil"}
-    assert unwanted.isdisjoint(told["modules"])
-    assert [name for name in told["modules"] if name.startswith(("worker.cli", "worker.supervisor.s"))] == []
-    assert told["blocked"] == []
+    assert unwanted.isdisjoint(found["modules"])
+    assert [name for name in found["modules"] if name.startswith(("worker.cli", "worker.supervisor.s"))] == []
+    assert found["blocked"] == []
 
 
 def test_counters_go_on_where_a_killed_process_left_off(replica: Start) -> None:
@@ -229,7 +307,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(replica: Start) -> None
 
 
 def test_a_broker_lost_by_one_process_does_not_end_a_replica_whose_others_had_started(replica: Start) -> None:
-    """One that could not reach it at its own start is tried again later; the sibling goes on."""
+    """One that could not reach it at its own start is tried again later; the peer goes on."""
     one = replica("unreachable_later", "idle")
     (restart,) = one.wait_for("process.restarting")
     assert restart["after"] >= 15

@@ -1,4 +1,4 @@
-"""A world of its own for every test."""
+"""A new world for every test."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ hypothesis_profiles.load()
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """Two partitions of requests."""
-    one = World()
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Two partitions of requests, or as many as the file's ``PARTITIONS``."""
+    one = World(partitions=getattr(request.module, "PARTITIONS", 2))
     yield one
     one.clock.close()
 

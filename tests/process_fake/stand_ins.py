@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.fakes.transactor import FakeTransactor, Twist
 from worker.codec import decode_request
-from worker.core.model import Failure, Outcome, Task, Verdict
-from worker.core.starts import OVERLAP_SECONDS
-from worker.handlers.runner import open_request
-from worker.kafka.ports import Ended
-from worker.process.service import RING_SECONDS
+from worker.core.dispatch import OVERLAP_SECONDS
+from worker.core.model import Failure, FollowUp, Outcome, Task, Verdict
+from worker.executors.mailbox import Mailbox
+from worker.executors.port import ExecutorFailed, Running
+from worker.executors.reports import MailboxSink
+from worker.executors.thread import NOTIFY_SECONDS
+from worker.handlers.attempt import open_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from tests.fakes.broker import FakeBroker
-    from tests.fakes.clock import Clock
-    from worker.core.lane import Lane
-    from worker.handlers.context import Reason
-    from worker.kafka.ports import Transaction
+    from worker.core.claim import Claim
+    from worker.core.limits import Reason
+    from worker.errors import WorkerError
+    from worker.executors.port import Event
+    from worker.testing.clock import Clock
 
-SWITCH_SECONDS = 0.0001  # until the service thread has noticed what was handed over
+SWITCH_SECONDS = 0.0001  # until the executor has noticed what was submitted
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Work:
     retry_after: float | None = None
     obeys: float | None = 0.1
     traceback: str = ""
+    sent: tuple[FollowUp, ...] = ()
+    reports: tuple[tuple[float, float | bytes], ...] = ()  # after these seconds: a progress, or a checkpoint
 
 
 def failing(seconds: float = 0.01, **options: float) -> Work:
@@ -43,42 +47,46 @@ def failing(seconds: float = 0.01, **options: float) -> Work:
     return Work(seconds, Verdict.FAILED, **options)  # type: ignore[arg-type]
 
 
-class StandInMailbox:
-    """As ``worker.process.mailbox``; waiting is waiting for the clock."""
+class StandInMailbox(Mailbox):
+    """As ``worker.executors.mailbox``; waiting is waiting for the clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._outcomes: deque[Outcome] = deque()
+        self._events: deque[Event] = deque()
         self._rung = False
 
-    def post(self, outcome: Outcome) -> None:
-        self._outcomes.append(outcome)
+    def post(self, outcome: Event) -> None:
+        self._events.append(outcome)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._rung = True
 
     def wait(self, timeout: float) -> None:
         self._clock.wait(timeout, until=lambda: self._rung)
         self._rung = False
 
-    def take(self) -> list[Outcome]:
-        outcomes = list(self._outcomes)
-        self._outcomes.clear()
+    def take(self) -> list[Event]:
+        outcomes = list(self._events)
+        self._events.clear()
         return outcomes
 
 
-class StandInService:
-    """As ``worker.process.service`` and the runner at once; what a task does is told by ``script``."""
+class StandInExecutor:
+    """As ``worker.executors.thread`` and the runner at once; what a task does is told by ``script``."""
+
+    beside: Sequence[Running] = ()  # it runs one task
 
     def __init__(
         self, clock: Clock, mailbox: StandInMailbox, script: Callable[[Task], Work], max_attempts: int
     ) -> None:
         self.closed = False
-        self.alive = True
+        self.child_bytes = 0
         self.started: list[tuple[float, Task, int]] = []  # when, what, and which attempt
+        self.resumes: list[bytes | None] = []  # what each start goes on from
         self.cancelled: list[tuple[float, Reason]] = []
         self._clock, self._mailbox, self._script = clock, mailbox, script
         self._max_attempts = max_attempts
+        self._sink = MailboxSink(mailbox.post, mailbox.notify)
         self._tasks: deque[Task] = deque()
         self._current: tuple[Task, Work, float] | None = None
         self._reason: Reason | None = None
@@ -89,14 +97,21 @@ class StandInService:
     def start(self) -> None:
         """Nothing to start."""
 
-    def hand_over(self, tasks: Sequence[Task]) -> None:
+    def submit(self, tasks: Sequence[Task]) -> None:
         self._tasks.extend(tasks)
         self._clock.after(SWITCH_SECONDS, self._serve)
 
-    def recall(self, lanes: Container[Lane]) -> list[Task]:
-        recalled = [task for task in self._tasks if task.lane in lanes]
-        self._tasks = deque(task for task in self._tasks if task.lane not in lanes)
-        return recalled
+    def stop(self) -> None:
+        pass
+
+    def withdraw(self, claims: Collection[Claim]) -> list[Task]:
+        withdrawn = [task for task in self._tasks if task.claim in claims]
+        self._tasks = deque(task for task in self._tasks if task.claim not in claims)
+        return withdrawn
+
+    def fail(self, error: WorkerError) -> None:
+        """The executor has died."""
+        self._mailbox.post(ExecutorFailed(error))
 
     def kill(self) -> None:
         """What runs comes to no end, and what waits does not start."""
@@ -106,23 +121,34 @@ class StandInService:
     def _serve(self) -> None:
         while self._tasks and self._current is None:
             task = self._tasks.popleft()
-            if self.closed or task.lane.leaving or (task.strand is not None and task.strand.stalled):
+            if self.closed or task.claim.leaving or (task.group is not None and task.group.blocked):
                 self._mailbox.post(Outcome(task, Verdict.NOT_STARTED))
             else:
                 self._start(task)
         if self._current is None:
-            self._ring()
+            self._notify()
 
     def _start(self, task: Task) -> None:
         opened = open_request(task, self._max_attempts)
         if isinstance(opened, Outcome):
-            _stall(task)
+            _block(task)
             self._mailbox.post(opened)
             return
         task.attempt += 1
+        self.resumes.append(task.resume)
         self.started.append((self._clock(), task, task.attempt))
         self._current, self._reason = (task, self._script(task), self._clock()), None
+        for at, what in self._current[1].reports:
+            self._clock.after(at, functools.partial(self._reported, self._current, what))
         self._finish_after(self._current[1].seconds)
+
+    def _reported(self, current: object, what: float | bytes) -> None:
+        if self._current is None or self._current is not current:
+            return
+        if isinstance(what, bytes):
+            self._sink.checkpoint(self._current[0], what)
+        else:
+            self._sink.progress(self._current[0], what, f"at {what}")
 
     def _finish_after(self, seconds: float) -> None:
         current = self._current
@@ -135,68 +161,50 @@ class StandInService:
         outcome.sequence = decode_request(task.record.value).sequence
         outcome.started_ns, outcome.finished_ns = int(started * 1e9), int(self._clock() * 1e9)
         outcome.run_seconds = self._clock() - started
+        outcome.sent = work.sent
         if work.verdict is not Verdict.OK:
             outcome.failure = Failure("ScriptedError", "as scripted", work.traceback)
-        if self._reason is not None:
+        if self._reason is not None and work.obeys is not None:
             outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", self._reason)
         if outcome.verdict is not Verdict.OK:
-            _stall(task)
+            _block(task)
         self._mailbox.post(outcome)
         last = len(self._tasks) == 1 and outcome.run_seconds >= OVERLAP_SECONDS
-        if last or self._clock() - self._rung_at > RING_SECONDS:
-            self._ring()
+        if last or self._clock() - self._rung_at > NOTIFY_SECONDS:
+            self._notify()
         self._serve()
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self._rung_at = self._clock()
-        self._mailbox.ring()
+        self._mailbox.notify()
 
     # -- as the runner
 
     @property
-    def running(self) -> tuple[Task, float] | None:
-        return None if self._current is None else (self._current[0], self._clock() - self._current[2])
+    def running(self) -> Running | None:
+        return None if self._current is None else Running(self._current[0], self._clock() - self._current[2])
 
-    def expire(self) -> None:
+    def check(self) -> None:
         """No deadlines here."""
 
-    def cancel(self, reason: Reason, lanes: Container[Lane]) -> Task | None:
-        if self._current is None or self._current[0].lane not in lanes:
-            return None
+    def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
+        if self._current is None or (claims is not None and self._current[0].claim not in claims):
+            return []
+        if self._reason is not None:
+            return [self._current[0]]
         self.cancelled.append((self._clock(), reason))
-        self._reason = self._reason or reason
+        self._reason = reason
         if self._current[1].obeys is not None:
             self._finish_after(self._current[1].obeys)
-        return self._current[0]
+        return [self._current[0]]
+
+    def cancel_task(self, task: Task, reason: Reason) -> bool:
+        if self._current is None or self._current[0] is not task:
+            return False
+        self.cancel(reason)
+        return True
 
 
-class StandInCourier:
-    """As ``worker.process.courier``, with a transactor that takes its time at the broker."""
-
-    def __init__(self, broker: FakeBroker, group: str) -> None:
-        self.busy = False
-        self.seconds = 0.005  # that transactions take from now on
-        self._broker, self._transactor = broker, FakeTransactor(broker, group)
-        self._ending: Ended | None = None
-
-    def send(self, transaction: Transaction) -> None:
-        self.busy, self._ending = True, None
-        self._broker.ask(lambda: self._end(transaction), self.seconds)
-
-    def _end(self, transaction: Transaction) -> None:
-        failure = self._transactor._end(transaction, Twist())
-        self._ending = Ended(failure is None, failure)
-
-    def ended(self, timeout: float) -> Ended | None:
-        if self.busy and self._broker.clock.wait(timeout, until=lambda: self._ending is not None):
-            self.busy = False
-            return self._ending
-        return None
-
-    def close(self) -> None:
-        """Nothing to free."""
-
-
-def _stall(task: Task) -> None:
-    if task.strand is not None:
-        task.strand.stalled = True
+def _block(task: Task) -> None:
+    if task.group is not None:
+        task.group.blocked = True

@@ -27,7 +27,7 @@ def test_what_is_too_late_is_not_started(world: World, deadline: bytes) -> None:
     late, good = world.answers()
     assert (late.outcome, late.isprocessed, late.error.type, late.attempt) == (EXPIRED, False, "Expired", 0)
     assert good.outcome == OK
-    assert world.letters() == []
+    assert world.dead_letters() == []
     assert process.counter("tasks_total", "EXPIRED") == 1
 
 
@@ -47,8 +47,8 @@ def test_a_deadline_that_is_none_is_a_dead_letter(world: World, deadline: bytes 
     world.until(lambda: world.committed() == 1)
     assert process.starts == []
     assert [(answer.outcome, answer.error.type) for answer in world.answers()] == [(DEAD_LETTERED, "MalformedDeadline")]
-    (letter,) = world.letters()
-    assert dict(letter.headers)["x-deadline"] == deadline
+    (dead_letter,) = world.dead_letters()
+    assert dict(dead_letter.headers)["x-deadline"] == deadline
 
 
 def test_an_expired_one_lets_others_of_its_key_go_on(world: World) -> None:

@@ -8,8 +8,10 @@ from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import ACKS, World
 from worker.core.lifecycle import State
 from worker.errors import ExitCode
-from worker.process.cell import Command
-from worker.process.poller import CANCEL_GRACE, SETTLE_LIMIT
+from worker.process.leaving import SETTLE_LIMIT
+from worker.process.status_block import Command
+
+CANCEL_GRACE = 5.0  # of the configuration, by default
 
 
 def test_a_drain_lets_the_running_task_finish_and_starts_nothing_more(world: World) -> None:
@@ -37,7 +39,7 @@ def test_a_drain_is_over_at_once_when_nothing_runs(world: World) -> None:
 
 
 def test_a_drain_before_the_start_starts_nothing(world: World) -> None:
-    """The order may come while the siblings are still awaited."""
+    """The order may come while the peer processes are still awaited."""
     world.request()
     process = world.process(started=False)
     world.run(5)
@@ -70,7 +72,7 @@ def test_a_task_that_fails_while_draining_is_not_repeated(world: World) -> None:
 def test_a_signal_to_the_process_itself_drains_it_too(world: World) -> None:
     process = world.process()
     world.run(1)
-    process.poller.drain_asked = True
+    process.loop.drain_requested = True
     world.until(lambda: process.exit_code is not None)
     assert process.exit_code is ExitCode.DRAINED
 
@@ -93,7 +95,7 @@ def test_records_that_come_while_it_drains_are_for_others(world: World) -> None:
         world.request(number=number)
     world.until(lambda: process.exit_code is not None)
     assert world.answered() == [(0, 0)]
-    assert process.poller.assignment.queued == 0
+    assert process.loop.assignment.queued == 0
 
 
 def test_a_commit_that_fails_on_the_way_out_is_sent_again(world: World) -> None:
@@ -117,7 +119,7 @@ def test_nothing_starts_after_a_cancellation(world: World) -> None:
     world.until(lambda: world.committed() == 30)
     for number in (0, 1):
         world.request("long", number, work=Work(seconds=500.0, obeys=1.0))
-    world.until(lambda: process.poller._feed.handed == 2)
+    world.until(lambda: process.loop._dispatcher.in_flight == 2)
     world.run(1)
     process.order(Command.CANCEL)
     world.until(lambda: process.exit_code is not None)
@@ -162,7 +164,7 @@ def test_a_drain_can_still_be_cut_short(world: World) -> None:
     process.order(Command.DRAIN)
     world.run(500)
     assert process.exit_code is None
-    assert process.poller.lifecycle.state is State.DRAINING
+    assert process.loop.lifecycle.state is State.DRAINING
     process.order(Command.CANCEL)
     world.until(lambda: process.exit_code is not None)
     assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
@@ -192,7 +194,7 @@ def test_answers_under_way_are_settled_also_when_cancelled(world: World) -> None
 
 
 @pytest.mark.parametrize("order", [Command.DRAIN, Command.CANCEL])
-def test_nobody_waits_for_a_broker_for_ever(world: World, order: Command) -> None:
+def test_nobody_waits_for_a_broker_forever(world: World, order: Command) -> None:
     """What is left to do then is the broker's part. The requests are done again, so nothing is lost."""
     world.request("task", work=Work(seconds=20.0))
     process = world.process()
@@ -232,7 +234,7 @@ def test_a_broker_that_comes_back_in_time_gets_everything(world: World) -> None:
 
 
 def test_a_process_whose_place_in_the_group_is_stale_finishes_and_leaves(world: World) -> None:
-    """Its supervisor starts another, which joins anew."""
+    """Its supervisor starts another, which joins again."""
     world.request(work=Work(seconds=100.0))
     world.request()
     process = world.process(started=True)
@@ -248,7 +250,7 @@ def test_a_commit_of_leases_that_have_ended_is_not_waited_for(world: World) -> N
     world.broker.commit_delay = 10_000.0
     world.request(work=Work(seconds=1.0))
     process = world.process()
-    world.until(lambda: process.poller._committer.in_flight)
+    world.until(lambda: process.loop._committer.in_flight)
     world.move(0, world.rival())
     world.broker.group("group").leave(process.consumer)
     process.consumer.stale = True

@@ -10,7 +10,7 @@ from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import GROUP, World
 from worker.codec import CANCELLED, DEAD_LETTERED, OK
 from worker.errors import ExitCode
-from worker.process.cell import Command
+from worker.process.status_block import Command
 
 if TYPE_CHECKING:
     from tests.process_fake.world import Process
@@ -37,10 +37,10 @@ def test_a_task_is_committed_before_it_starts(world: World) -> None:
     world.run(2.9)
     assert (process.starts, world.committed()) == ([], None)
     world.until(lambda: process.starts)
-    assert (world.committed(), world.noted().started) == (1, 0)
+    assert (world.committed(), world.noted().unanswered_from) == (1, 0)
     world.until(world.answers)
     world.run(10)
-    assert (world.committed(), world.noted().started) == (1, None)
+    assert (world.committed(), world.noted().unanswered_from) == (1, None)
     assert [answer.outcome for answer in world.answers()] == [OK]
 
 
@@ -52,9 +52,9 @@ def test_short_tasks_are_committed_before_they_start_too(world: World) -> None:
     world.broker.commit_delay = 3.0
     world.run(10)
     world.request("quick")
-    asked = world.clock()
+    since = world.clock()
     world.until(lambda: len(process.starts) == 31)
-    assert world.clock() - asked >= 3.0
+    assert world.clock() - since >= 3.0
 
 
 def test_a_failed_attempt_is_the_last(world: World) -> None:
@@ -65,7 +65,7 @@ def test_a_failed_attempt_is_the_last(world: World) -> None:
     world.until(lambda: len(world.answers()) == 2)
     assert process.starts == [(0, 0, 1), (0, 1, 1)]
     assert [(answer.outcome, answer.attempt) for answer in world.answers()] == [(DEAD_LETTERED, 1), (OK, 1)]
-    assert len(world.letters()) == 1
+    assert len(world.dead_letters()) == 1
 
 
 def test_a_task_that_is_given_up_has_its_answer(world: World) -> None:
@@ -87,7 +87,7 @@ def test_a_task_that_is_given_up_has_its_answer(world: World) -> None:
 
 
 def test_a_drain_loses_nothing(world: World) -> None:
-    """What runs is answered; what has a permit and was not started is the next process's."""
+    """What runs is answered; what has a start_limit and was not started is the next process's."""
     for number in (0, 1):
         world.quick(number)
     process = a_process(world)
@@ -117,7 +117,7 @@ def test_what_was_started_is_not_started_again_after_a_death(world: World, order
     assert offsets(successor) == [2]
     assert world.answered() == [(0, 0), (0, 2)]
     assert successor.counter("lost_total") == 1
-    assert (world.committed(), world.noted().started) == (3, None)
+    assert (world.committed(), world.noted().unanswered_from) == (3, None)
 
 
 def test_losses_are_told_once(world: World, lines: list[Any]) -> None:
@@ -130,8 +130,8 @@ def test_losses_are_told_once(world: World, lines: list[Any]) -> None:
         successor = a_process(world)
         world.run(10)
         world.leave(successor)
-    told = [line for line in lines if line["event"] == "tasks.lost"]
-    assert [line["offsets"] for line in told] == [["0-0"]]
+    reported = [line for line in lines if line["event"] == "tasks.lost"]
+    assert [line["offsets"] for line in reported] == [["0-0"]]
 
 
 def test_a_lost_partition_does_not_cost_the_answer(world: World) -> None:
@@ -156,7 +156,7 @@ def test_nothing_is_started_twice_whatever_is_killed(world: World) -> None:
         world.run(1.0 + 0.37 * step)
         kill(world, processes[-1])
     processes.append(a_process(world))
-    world.until(lambda: world.committed() == 200 and world.noted().started is None)
+    world.until(lambda: world.committed() == 200 and world.noted().unanswered_from is None)
     world.run(5)
     starts = [offset for process in processes for offset in offsets(process)]
     assert len(starts) == len(set(starts))

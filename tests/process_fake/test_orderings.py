@@ -22,7 +22,7 @@ def test_a_retry_holds_nobody_else_up(world: World) -> None:
     assert [offset for _, offset, _ in process.starts] == list(range(101))
     world.run(1)
     assert world.committed() is None
-    assert world.noted().done == ((1, 101),)
+    assert world.noted().completed == ((1, 101),)
     world.until(lambda: world.committed() == 101)
     assert process.starts[-1] == (0, 0, 2)
 

@@ -15,9 +15,9 @@ import pytest
 
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import ACKS, DEAD, Process, World
+from worker.core.commit_metadata import decode
 from worker.core.model import Partition, Verdict
-from worker.core.notes import decode
-from worker.process.cell import Command
+from worker.process.status_block import Command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,8 +55,8 @@ class Simulation:
 
         def watched(member: Any, positions: Mapping[Partition, Position]) -> Any:
             for partition, position in positions.items():
-                noted = decode(position.notes, position.offset)
-                passed = itertools.chain(range(position.offset), *(range(*there) for there in noted.done))
+                noted = decode(position.metadata, position.offset)
+                passed = itertools.chain(range(position.offset), *(range(*there) for there in noted.completed))
                 done = self.done[partition]
                 if not done.issuperset(passed):
                     done.update(answer.origin.offset for answer in self.world.answers() if _is_of(answer, partition))
@@ -73,7 +73,7 @@ class Simulation:
     # -- what happens
 
     def join(self) -> None:
-        options = {"retry_first": 1.0, "retry_greatest": 20.0, "ordering": self.ordering}
+        options: dict[str, Any] = {"retry_first": 1.0, "retry_greatest": 20.0, "ordering": self.ordering}
         self.processes.append(self.world.process(started=True, hold=30.0, max_poll_interval=SESSION, **options))
 
     def request(self) -> None:
@@ -147,18 +147,18 @@ class Simulation:
 
 
 def check_order(process: Process, ordering: str) -> None:
-    """In each lease, starts of a strand are in offset order, and another start of the same is the next attempt."""
+    """In each lease, starts of an ordering group are in offset order; another of the same is the next attempt."""
     last: dict[Any, tuple[int, int]] = {}
     for _, task, attempt in process.service.started:
-        here, strand = (task.record.offset, attempt), (task.lane, _strand_of(task.record, ordering))
-        offset, attempts = last.get(strand, (-1, 0))
+        here, group = (task.record.offset, attempt), (task.claim, _group_of(task.record, ordering))
+        offset, attempts = last.get(group, (-1, 0))
         assert here > (offset, attempts), f"{here} after {(offset, attempts)}"
         # A former owner's attempts count too, so the first start under a lease may be any.
         assert here[0] != offset or here == (offset, attempts + 1), "an attempt was not counted"
-        last[strand] = here
+        last[group] = here
 
 
-def _strand_of(record: Record, ordering: str) -> object:
+def _group_of(record: Record, ordering: str) -> object:
     """What none may overtake another within."""
     if ordering == "partition":
         return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import World
 from worker.core.lifecycle import State
-from worker.process.cell import Command
+from worker.process.status_block import Command
 from worker.vocabulary import METRICS
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def seen(process: Any) -> dict[str, Any]:
-    snapshot: dict[str, Any] | None = process.cell.read()
+    snapshot: dict[str, Any] | None = process.status.read()
     assert snapshot is not None
     return snapshot
 
@@ -32,10 +33,11 @@ def test_a_process_shows_what_it_does(world: World) -> None:
     world.run(10)
     snapshot = seen(process)
     assert (snapshot["state"], snapshot["protocol"]) == ("running", "consumer")
-    assert snapshot["partitions"]["requests[1]"] == {"queued": 0, "committed": 1}
+    assert snapshot["partitions"]["requests[1]"] == {"queued": 0, "committed": 1, "detached": []}
     assert snapshot["partitions"]["requests[0]"]["committed"] == 0, "noted before its start"
     task = snapshot["task"]
     assert (task["topic"], task["partition"], task["offset"], task["attempt"]) == ("requests", 0, 0, 1)
+    assert task["pid"] == os.getpid(), "it runs in this process"
     assert snapshot["gauges"]["busy"] == 1
     assert snapshot["gauges"]["assigned_partitions"] == 2
     assert snapshot["gauges"]["state"] == State.RUNNING
@@ -58,7 +60,7 @@ def test_it_is_not_made_at_every_turn(world: World, monkeypatch: pytest.MonkeyPa
     process = world.process()
     world.until(lambda: process.starts)
     published: list[object] = []
-    monkeypatch.setattr(process.cell, "publish", published.append)
+    monkeypatch.setattr(process.status, "publish", published.append)
     world.run(20)
     assert 20 <= len(published) <= 60
 
@@ -107,9 +109,9 @@ def test_everything_it_counts_is_in_the_vocabulary(world: World) -> None:
 
 def test_a_stamp_says_how_it_stands(world: World) -> None:
     process = world.process(started=False)
-    assert process.cell.read_stamp().turns == 0
+    assert process.status.read_stamp().turns == 0
     world.run(5)
-    stamp = process.cell.read_stamp()
+    stamp = process.status.read_stamp()
     assert stamp.turns > 5
     assert (stamp.state, stamp.assigned) == (State.JOINING, 2)
     assert stamp.pid > 0
@@ -124,3 +126,19 @@ def test_many_partitions_do_not_hide_the_numbers() -> None:
     assert snapshot["gauges"]["assigned_partitions"] == 1_500
     assert len(json.dumps(snapshot)) < 64 * 1024
     world.clock.close()
+
+
+def test_what_waits_and_what_runs_can_be_scaled_by(world: World) -> None:
+    """The lag has both; a task is a long one from a given time on."""
+    world.request("long", work=Work(seconds=100.0))
+    for _ in range(4):
+        world.request("quick")
+    process = world.process(long_after=20.0)
+    world.until(lambda: process.starts)
+    world.run(5)
+    assert [seen(process)["gauges"][name] for name in ("lag", "busy", "busy_long")] == [5, 1, 0]
+    world.run(20)
+    assert [seen(process)["gauges"][name] for name in ("lag", "busy", "busy_long")] == [5, 1, 1]
+    world.until(lambda: world.committed() == 5)
+    world.run(2)
+    assert [seen(process)["gauges"][name] for name in ("lag", "busy", "busy_long")] == [0, 0, 0]

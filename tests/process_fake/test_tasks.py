@@ -78,7 +78,7 @@ def test_a_failed_attempt_is_repeated_and_nothing_overtakes_it(world: World) -> 
     assert 10 <= third - second <= 21
 
 
-def test_a_retry_after_so_many_seconds_comes_then(world: World) -> None:
+def test_a_retry_after_that_many_seconds_comes_then(world: World) -> None:
     world.request("later", work=[failing(retry_after=77.0), Work()])
     process = world.process()
     world.until(world.answers)
@@ -122,14 +122,14 @@ def test_short_tasks_stay_fast_beside_a_deep_partition_that_waits(world: World) 
 
 
 def test_after_the_last_attempt_it_goes_to_the_dead_letters(world: World) -> None:
-    """First the letter, then the answer, then the commit; and the next one starts."""
+    """First the dead letter, then the answer, then the commit; and the next one starts."""
     world.request("broken", work=failing())
     world.request("behind")
     process = world.process(max_attempts=2)
     world.until(lambda: world.committed() == 2)
     assert process.starts == [(0, 0, 1), (0, 0, 2), (0, 1, 1)]
-    (letter,) = world.letters()
-    assert dict(letter.headers)["x-attempts"] == b"2"
+    (dead_letter,) = world.dead_letters()
+    assert dict(dead_letter.headers)["x-attempts"] == b"2"
     bad, good = world.answers()
     assert (bad.outcome, bad.isprocessed, bad.error.type, bad.attempt) == (DEAD_LETTERED, False, "ScriptedError", 2)
     assert good.outcome == OK
@@ -142,7 +142,7 @@ def test_a_rejected_one_is_not_repeated(world: World) -> None:
     process = world.process()
     world.until(lambda: world.committed() == 1)
     assert process.starts == [(0, 0, 1)]
-    assert len(world.letters()) == 1
+    assert len(world.dead_letters()) == 1
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\xff"])
@@ -153,9 +153,9 @@ def test_what_is_no_request_is_a_dead_letter_with_an_answer(world: World, value:
     process = world.process()
     world.until(lambda: world.committed() == 2)
     assert process.starts == [(0, 1, 1)]
-    (letter,) = world.letters()
-    assert (letter.key, letter.value) == (b"k", value)
-    assert dict(letter.headers)["x-error-type"] == b"MalformedRequest"
+    (dead_letter,) = world.dead_letters()
+    assert (dead_letter.key, dead_letter.value) == (b"k", value)
+    assert dict(dead_letter.headers)["x-error-type"] == b"MalformedRequest"
     assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED, OK]
 
 
@@ -166,7 +166,7 @@ def test_a_result_that_no_record_holds_is_a_dead_letter(world: World) -> None:
     world.until(lambda: world.committed() == 1)
     (answer,) = world.answers()
     assert (answer.outcome, answer.error.type, answer.result) == (DEAD_LETTERED, "OversizedResult", b"")
-    assert len(world.letters()) == 1
+    assert len(world.dead_letters()) == 1
 
 
 def test_a_result_that_the_topic_refuses_is_a_dead_letter_too(world: World) -> None:
@@ -180,16 +180,16 @@ def test_a_result_that_the_topic_refuses_is_a_dead_letter_too(world: World) -> N
     assert process.counter("tasks_total", "DEAD_LETTERED") == 1
 
 
-@pytest.mark.parametrize("told", [1_048_588, 1_000])
-def test_a_letter_that_does_not_fit_loses_its_value(world: World, told: int) -> None:
+@pytest.mark.parametrize("limit", [1_048_588, 1_000])
+def test_a_dead_letter_that_does_not_fit_loses_its_value(world: World, limit: int) -> None:
     """Whether we know the limit or the topic tells us; everything else of it stays."""
     world.broker.topics[DEAD].max_bytes = 1_000
     world.raw(b"\xff" * 2_000, key=b"k")
-    world.process(max_dead_letter_bytes=told)
+    world.process(max_dead_letter_bytes=limit)
     world.until(lambda: world.committed() == 1)
-    (letter,) = world.letters()
-    assert (letter.key, letter.value) == (b"k", None)
-    assert dict(letter.headers)["x-value-dropped"]
+    (dead_letter,) = world.dead_letters()
+    assert (dead_letter.key, dead_letter.value) == (b"k", None)
+    assert dict(dead_letter.headers)["x-value-dropped"]
 
 
 @pytest.mark.parametrize("topic", [ACKS, DEAD])
@@ -203,11 +203,11 @@ def test_no_partition_stands_still_because_bad_news_is_too_large(world: World, t
     world.until(lambda: world.committed() == 2, seconds=60)
     assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED] * 2
     assert [answer.error.type for answer in world.answers()] == ["MalformedRequest", "ScriptedError"]
-    assert len(world.letters()) == 2
+    assert len(world.dead_letters()) == 2
     assert process.error is None
 
 
-def test_a_letter_that_can_be_no_smaller_is_not_sent_in_a_hurry(world: World) -> None:
+def test_a_dead_letter_that_can_be_no_smaller_is_not_sent_in_a_hurry(world: World) -> None:
     """No such topic makes sense; but a loop at full speed would be worse than a partition that stands still."""
     world.broker.topics[DEAD].max_bytes = 100
     world.raw(b"\xff")

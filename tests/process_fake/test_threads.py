@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-import time
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.process_fake.world import ACKS, CONFIG, GROUP, World
-from worker.codec import DEAD_LETTERED, OK, AnswerEncoder
+from tests.unit.support import Watch
+from worker.codec import DEAD_LETTERED, OK
 from worker.core.model import Partition
 from worker.errors import ExitCode, Reject, Retry
-from worker.handlers.runner import Runner
-from worker.metrics import Metrics
-from worker.process.cell import SIZE, Cell, Command
-from worker.process.mailbox import Mailbox
-from worker.process.poller import Poller
-from worker.process.service import Service
-from worker.process.tasklog import TaskLog
+from worker.executors.mailbox import Mailbox
+from worker.executors.thread import ThreadExecutor
+from worker.handlers import attempt as attempt_module
+from worker.handlers import context as context_module
+from worker.handlers.attempt import AttemptRunner
+from worker.process.status_block import SIZE, Command, StatusBlock
+from worker.process.wiring import Assembly
+from worker.testing.group_calls import FakeGroupClient
+from worker.testing.transactor import FakeTransactor
 
 if TYPE_CHECKING:
-    from tests.fakes.clock import Clock
+    from collections.abc import Callable
+
     from worker.handlers.context import Context
     from worker.handlers.loader import Handler
+    from worker.testing.clock import Clock
 
 LONG = 30.0  # seconds; only a failure ever waits so long
 
@@ -40,41 +46,40 @@ class BothTimes(Mailbox):
         self._clock.wait(timeout)
 
 
-class Desk:
+class Stage:
     """A worker process in this thread and its service thread; Kafka is the fake one and in no time."""
 
     def __init__(self, world: World, handler: Handler) -> None:
-        runner, mailbox = Runner(handler, {}, 3), BothTimes(world.clock)
-        self.cell = Cell(bytearray(SIZE))
-        self.cell.order(Command.START_TASKS)
+        runner, mailbox = AttemptRunner(handler, {}, 3), BothTimes(world.clock)
+        self.status = StatusBlock(bytearray(SIZE))
+        self.status.order(Command.START_TASKS)
         self.consumer = world.broker.consumer(GROUP, max_poll_interval=86_400.0)
-        self.poller = Poller(
-            CONFIG,
+        self.loop = Assembly(
+            config=dataclasses.replace(CONFIG, revoke_hold={"consumer": 60.0}),
+            status=self.status,
             consumer=self.consumer,
-            writer=world.broker.producer(),
-            encoder=AnswerEncoder("host-0"),
-            runner=runner,
-            service=Service(runner, mailbox),
+            make_producer=world.broker.producer,
+            make_transactor=lambda: FakeTransactor(world.broker, GROUP),
+            make_group_client=lambda: FakeGroupClient(world.broker),
+            executor=ThreadExecutor(runner, mailbox),
             mailbox=mailbox,
-            cell=self.cell,
-            metrics=Metrics(),
-            tasklog=TaskLog(),
-            hold=lambda: 60.0,
             clock=world.clock,
-        )
+        ).main_loop()
 
 
 def run(world: World, handler: Handler, until: int) -> ExitCode:
-    """Work until so many requests are answered, and leave."""
-    desk = Desk(world, handler)
+    """Work until that many requests are answered, and leave."""
+    stage = Stage(world, handler)
+    when(world, lambda: len(world.broker.records(ACKS)) >= until, lambda: stage.status.order(Command.DRAIN))
+    return stage.loop.run()
 
-    def look() -> None:
-        if len(world.broker.records(ACKS)) >= until:
-            desk.cell.order(Command.DRAIN)
-        world.clock.after(0.01, look)
 
-    look()
-    return desk.poller.run()
+def when(world: World, ready: Callable[[], object], action: Callable[[], None]) -> None:
+    """Do this on the poll thread once that holds: the fake broker is not made for a second thread."""
+    if ready():
+        action()
+    else:
+        world.clock.after(0.01, lambda: when(world, ready, action))
 
 
 def test_what_handlers_do_becomes_answers(world: World) -> None:
@@ -132,54 +137,77 @@ def test_thousands_of_short_tasks_keep_their_order(world: World) -> None:
     assert len(set(world.answered())) == len(world.answered()) == 4_000
 
 
-@pytest.mark.parametrize("reason", ["drain", "revoked"])
-def test_a_handler_that_waits_for_its_cancellation_gets_it(world: World, reason: str) -> None:
-    """At once, and with the reason; its result is dropped."""
+def cancelled_handler(world: World, reason: str, end: Callable[[Context], str]) -> tuple[Stage, ExitCode]:
+    """Run a handler that waits for its cancellation and then ends as told."""
+    begun = threading.Event()
     seen: list[str | None] = []
 
     def handler(_request: object, context: Context) -> str:
-        if reason == "drain":
-            desk.cell.order(Command.CANCEL)
-        else:
-            world.broker.group(GROUP).leave(desk.consumer)
-            desk.cell.order(Command.DRAIN)
+        begun.set()
         assert context.cancelled.wait(LONG)
         seen.append(context.cancelled.reason)
-        return "too late"
+        return end(context)
+
+    def cancel() -> None:
+        if reason == "drain":
+            stage.status.order(Command.CANCEL)
+        else:
+            world.broker.group(GROUP).leave(stage.consumer)
+            stage.status.order(Command.DRAIN)
 
     world.request("x")
-    desk = Desk(world, handler)
-    exit_code = desk.poller.run()
+    stage = Stage(world, handler)
+    when(world, begun.is_set, cancel)
+    exit_code = stage.loop.run()
     assert seen == [reason]
+    return stage, exit_code
+
+
+def give_up(context: Context) -> str:
+    context.cancelled.raise_if_set()
+    return "not reached"
+
+
+@pytest.mark.parametrize("reason", ["drain", "revoked"])
+def test_a_handler_that_waits_for_its_cancellation_gets_it(world: World, reason: str) -> None:
+    """At once, and with the reason. If it gives up, nothing is answered; a drain uses up no attempt."""
+    stage, exit_code = cancelled_handler(world, reason, give_up)
     assert (world.answers(), world.committed()) == ([], None)
-    assert world.noted().working is None
-    assert world.noted().attempts == ({} if reason == "drain" else {0: 1}), "lost: it may have been the task's fault"
+    assert world.noted().started_below is None
+    assert world.noted().attempts == ({} if reason == "drain" else {0: 1}), "lost: the task may have been the cause"
     assert exit_code is (ExitCode.DRAIN_TIMED_OUT if reason == "drain" else ExitCode.DRAINED)
-    assert Partition("requests", 0) not in desk.poller.assignment.lanes
+    assert len(stage.loop.assignment) == 0
 
 
-def test_a_deadline_ends_a_task_that_is_held_too(world: World) -> None:
+@pytest.mark.parametrize("reason", ["drain", "revoked"])
+def test_a_result_that_was_returned_is_a_result(world: World, reason: str) -> None:
+    """Also if the task was asked to stop meanwhile, as long as its lease is valid (B14)."""
+    cancelled_handler(world, reason, lambda _context: "just in time")
+    assert [answer.result for answer in world.answers()] == ([b"just in time"] if reason == "drain" else [])
+    assert world.committed() == (1 if reason == "drain" else None)
+
+
+def test_a_deadline_ends_a_task_that_is_held_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is polled while a partition is held for it; the hold may be a day, and the task may wait for this."""
+    watch, begun = Watch(), threading.Event()
+    for module in (attempt_module, context_module):
+        monkeypatch.setattr(module, "time", watch)
     seen: list[str | None] = []
 
     def handler(_request: object, context: Context) -> str:
         if context.origin.offset == 0:
-            world.move(0, rival)
+            begun.set()
             assert context.cancelled.wait(LONG)
             seen.append(context.cancelled.reason)
         return "done"
 
     rival = world.rival()
-    world.request("x", headers=(("x-deadline", f"{time.time() + 0.5}".encode()),))
-    desk = Desk(world, handler)
-    world.broker.group(GROUP).move(Partition("requests", 0), desk.consumer)
-
-    def look() -> None:
-        if seen and 0 in rival.owned:
-            desk.cell.order(Command.DRAIN)
-        world.clock.after(0.01, look)
-
-    look()
-    assert desk.poller.run() is ExitCode.DRAINED
+    world.request("x", headers=(("x-deadline", f"{watch.time() + 60.0}".encode()),))
+    stage = Stage(world, handler)
+    world.broker.group(GROUP).move(Partition("requests", 0), stage.consumer)
+    when(world, begun.is_set, lambda: world.move(0, rival))
+    when(world, lambda: stage.loop._rebalance.held, lambda: watch.sleep(60.0))
+    when(world, lambda: seen and 0 in rival.owned, lambda: stage.status.order(Command.DRAIN))
+    assert stage.loop.run() is ExitCode.DRAINED
     assert seen == ["deadline"]
     assert (world.answered(), world.committed()) == ([(0, 0)], 1)

@@ -18,8 +18,8 @@ def test_a_lease_begins_when_the_transaction_of_the_one_before_is_decided(world:
     """
     world.request(work=Work(seconds=1.0))
     process = world.process(guarantee="exactly-once")
-    process.courier.seconds = 30.0
-    world.until(lambda: process.starts and process.courier.busy)
+    process.transaction_thread.seconds = 30.0
+    world.until(lambda: process.starts and process.transaction_thread.busy)
     world.run(5)
     world.broker.group("group").leave(process.consumer)  # and joins again, under the name it had
     world.run(100)
@@ -31,8 +31,8 @@ def test_a_lease_begins_when_the_transaction_of_the_one_before_is_decided(world:
 def test_what_is_lost_while_the_broker_is_away_does_not_keep_the_process_from_leaving(world: World) -> None:
     world.request(work=Work(seconds=1.0))
     process = world.process(guarantee="exactly-once")
-    process.courier.seconds = 1e9
-    world.until(lambda: process.starts and process.courier.busy)
+    process.transaction_thread.seconds = 1e9
+    world.until(lambda: process.starts and process.transaction_thread.busy)
     world.run(5)
     world.broker.group("group").leave(process.consumer)
     world.run(5)

@@ -13,8 +13,9 @@ from worker.core.commits import KEEP_ALIVE
 from worker.core.flow import BUFFER_BYTES, BUFFER_RECORDS
 from worker.core.lifecycle import State
 from worker.errors import ClientFatalError, ExitCode, WorkerError
-from worker.process import feed as feed_module
-from worker.process.cell import Command
+from worker.executors.port import ExecutorDiedError
+from worker.process import responder as responder_module
+from worker.process.status_block import Command
 
 # ---------------------------------------------------------------- deliveries
 
@@ -32,12 +33,12 @@ def test_a_failed_delivery_is_repeated_until_it_is_confirmed(world: World) -> No
     assert process.counter("delivery_failures_total", "NOT_ENOUGH_REPLICAS") == 5
 
 
-def test_a_failed_letter_is_repeated_too(world: World) -> None:
+def test_a_failed_dead_letter_is_repeated_too(world: World) -> None:
     world.broker.fail(DEAD, "NOT_LEADER_FOR_PARTITION", 2)
     world.raw(b"\xff")
     world.process()
     world.until(lambda: world.committed() == 1)
-    assert (len(world.letters()), len(world.answers())) == (1, 1)
+    assert (len(world.dead_letters()), len(world.answers())) == (1, 1)
 
 
 def test_failed_means_unknown(world: World) -> None:
@@ -79,25 +80,25 @@ def test_thousands_of_failed_deliveries_are_a_few_lines(world: World, lines: lis
         world.request("quick", work=Work(seconds=0.0))
     world.process()
     world.until(lambda: world.committed() == 300)
-    told = [line for line in lines if line["event"] == "delivery.failed"]
-    assert sum(line["count"] for line in told) == 300
-    assert len(told) < 60
+    reported = [line for line in lines if line["event"] == "delivery.failed"]
+    assert sum(line["count"] for line in reported) == 300
+    assert len(reported) < 60
 
 
 def test_unconfirmed_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the broker is away tasks go on, but not until the memory is full; afterwards all is made up for."""
-    monkeypatch.setattr(feed_module, "MAX_UNCONFIRMED", 20)
+    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 20)
     world.broker.topics[ACKS].delay = 10**6
     for _ in range(300):
         world.request("quick", work=Work(seconds=0.05))
     process = world.process()
     world.run(200)
     assert 20 <= len(process.starts) < 25
-    assert process.poller._answers.outstanding == len(process.starts)
+    assert 20 <= process.loop._responder.outstanding <= len(process.starts)
 
 
 def test_unconfirmed_bytes_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "MAX_UNCONFIRMED_BYTES", 100_000)
+    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED_BYTES", 100_000)
     world.broker.topics[ACKS].delay = 10**6
     for _ in range(100):
         world.request("fat", work=Work(seconds=0.05, result=b"x" * 10_000))
@@ -107,7 +108,7 @@ def test_unconfirmed_bytes_are_bounded(world: World, monkeypatch: pytest.MonkeyP
 
 
 def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> None:
-    """Also over letters, results that did not fit, and repeats: a leak would stop the process some day."""
+    """Also over dead letters, results that did not fit, and repeats: a leak would stop the process some day."""
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 2)
     world.broker.topics[ACKS].max_bytes = 1_000
     world.raw(b"\xff")
@@ -115,7 +116,7 @@ def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> No
     world.request()
     process = world.process()
     world.until(lambda: world.committed() == 3)
-    answers = process.poller._answers
+    answers = process.loop._responder
     assert (answers.outstanding, answers.outstanding_bytes, answers.answered) == (0, 0, 3)
 
 
@@ -168,12 +169,12 @@ def test_offsets_are_committed_again_now_and_then(world: World) -> None:
     world.until(lambda: world.committed() == 1)
     world.run(1)
     commits = world.broker.group("group").commits
-    told = len(commits)
-    process.poller._committer._policy._kept_at -= KEEP_ALIVE - 10
+    reported = len(commits)
+    process.loop._committer._policy._kept_at -= KEEP_ALIVE - 10
     world.run(15)
-    assert [offset for _, _, offset in commits[told:]] == [1]
+    assert [offset for _, _, offset in commits[reported:]] == [1]
     world.run(60)
-    assert len(commits) == told + 1
+    assert len(commits) == reported + 1
 
 
 # ---------------------------------------------------------------- the broker away
@@ -201,7 +202,7 @@ def test_a_long_task_is_polled_beside_and_its_partitions_are_paused(world: World
     process = world.process(max_poll_interval=5.0)
     world.until(lambda: process.starts)
     world.run(380)
-    assert process.poller.assignment.queued <= 4  # a poll that only asks for the answer to a commit may bring one more
+    assert process.loop.assignment.queued <= 4  # a poll that only asks for the answer to a commit may bring one more
     assert {partition.number for partition in process.consumer.paused} == {0, 1}
     assert process.counter("rebalances_total", "lost") == 0
 
@@ -232,7 +233,7 @@ def test_large_requests_are_bounded_in_bytes(world: World) -> None:
         world.request("x" * 1_000_000)
     process = world.process(started=False)
     world.run(60)
-    assert process.poller.assignment.queued_bytes < BUFFER_BYTES + 2_000_000
+    assert process.loop.assignment.queued_bytes < BUFFER_BYTES + 2_000_000
     process.order(Command.START_TASKS)
     world.until(lambda: world.committed() == 40)
 
@@ -245,7 +246,7 @@ def test_a_backlog_stays_with_the_broker(world: World) -> None:
 
     def look() -> None:
         nonlocal most
-        most = max(most, process.poller.assignment.queued)
+        most = max(most, process.loop.assignment.queued)
         world.clock.after(0.01, look)
 
     look()
@@ -257,13 +258,13 @@ def test_a_backlog_stays_with_the_broker(world: World) -> None:
 # ---------------------------------------------------------------- start and end
 
 
-def test_nothing_starts_before_the_gate_opens(world: World) -> None:
+def test_nothing_starts_before_the_startup_barrier_opens(world: World) -> None:
     """Records may be fetched already, and the group is joined."""
     world.request()
     process = world.process(started=False)
     world.run(60)
     assert (process.starts, process.owned) == ([], [0, 1])
-    assert process.poller.lifecycle.state is State.JOINING
+    assert process.loop.lifecycle.state is State.JOINING
     process.order(Command.START_TASKS)
     started = world.clock()
     world.until(lambda: process.starts)
@@ -274,7 +275,7 @@ def test_a_dead_service_thread_ends_the_process(world: World) -> None:
     """Rather than to sit there and look alive."""
     process = world.process()
     world.run(1)
-    process.service.alive = False
+    process.service.fail(ExecutorDiedError("scripted"))
     world.until(lambda: process.error)
     assert isinstance(process.error, WorkerError)
     assert process.error.exit_code is ExitCode.THREAD_DIED

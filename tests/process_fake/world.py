@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
-from tests.fakes.broker import FakeBroker
-from tests.fakes.clock import Clock
-from tests.process_fake.stand_ins import StandInCourier, StandInMailbox, StandInService, Work
-from worker.codec import AnswerEncoder, decode_request, decode_response, encode_request
+from tests.process_fake.stand_ins import StandInExecutor, StandInMailbox, Work
+from worker.codec import decode_request, decode_response, encode_request
+from worker.core.commit_metadata import EMPTY, CommitMetadata, decode
+from worker.core.detached import client_id_of
 from worker.core.model import Partition, Record, Task
-from worker.core.notes import NOTHING, Notes, decode
-from worker.metrics import Metrics
-from worker.process.cell import SIZE, Cell, Command
+from worker.core.task_state import CancelRequest, Origin
 from worker.process.config import ProcessConfig
-from worker.process.poller import Poller
-from worker.process.tasklog import TaskLog
+from worker.process.status_block import SIZE, Command, StatusBlock
+from worker.process.wiring import Assembly
+from worker.state.records import cancel_key, encode_cancel, partition_of
+from worker.state.table import StateTable
+from worker.testing.broker import FakeBroker
+from worker.testing.clock import Clock
+from worker.testing.group_calls import FakeGroupCalls, FakeGroupClient
+from worker.testing.states import FakeStateTopic
+from worker.testing.transaction_thread import FakeTransactionThread
+from worker.testing.transactor import FakeTransactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.fakes.consumer import FakeConsumer
     from worker.codec import Response
     from worker.core.model import Headers
+    from worker.core.task_state import TaskState
     from worker.errors import ExitCode
+    from worker.testing.consumer import FakeConsumer
 
-REQUESTS, ACKS, DEAD = "requests", "acks", "requests.dlq"
+REQUESTS, ACKS, DEAD, STATES = "requests", "acks", "requests.dlq", "states"
 GROUP = "group"
-PATIENCE = 3_600.0  # of the clock's seconds; only a failure ever waits so long
+WAIT_LIMIT = 3_600.0  # of the clock's seconds; only a failure ever waits so long
+
+_tokens = itertools.count(0xA0000000)
 
 CONFIG = ProcessConfig(
     name="host-0",
@@ -47,7 +57,6 @@ CONFIG = ProcessConfig(
     max_attempts=3,
     retry_first=10.0,
     retry_greatest=100.0,
-    drain_timeout=0.0,
     max_answer_bytes=1_048_588,
     max_dead_letter_bytes=1_048_588,
     log_level="INFO",
@@ -56,55 +65,76 @@ CONFIG = ProcessConfig(
 
 
 class Process:
-    """A worker process: the real poll loop, as a fibre of its own, between stand-ins."""
+    """A worker process: the real main loop, as a fibre, between stand-ins."""
 
-    def __init__(self, world: World, *, hold: float, started: bool, max_poll_interval: float, **options: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        hold: float,
+        started: bool,
+        max_poll_interval: float,
+        store: Any,
+        spans: Any,
+        **options: Any,
+    ) -> None:
         self.world, clock = world, world.clock
         self.exit_code: ExitCode | None = None
         self.error: BaseException | None = None
         self.killed = False
-        self.cell = Cell(bytearray(SIZE))
-        self.metrics = Metrics()
+        self.status = StatusBlock(bytearray(SIZE))
         mailbox = StandInMailbox(clock)
-        config = dataclasses.replace(CONFIG, **options)
-        self.service = StandInService(clock, mailbox, world.work_of, config.max_attempts)
+        config = dataclasses.replace(CONFIG, revoke_hold=dict.fromkeys(("consumer", "classic"), hold), **options)
+        self.service = StandInExecutor(clock, mailbox, world.work_of, config.max_attempts)
         self.consumer = world.broker.consumer(GROUP, max_poll_interval=max_poll_interval)
+        config = dataclasses.replace(config, name=self.consumer.name)
+        self.token = f"{next(_tokens):08x}"
+        if config.state_topic:
+            self.consumer.client_id = client_id_of(config.name, self.token)
         self.producer = world.broker.producer()
-        self.courier = StandInCourier(world.broker, GROUP)
-        self.poller = Poller(
-            config,
+        self.states = FakeStateTopic(world.broker, STATES, config.name) if config.state_topic else None
+        self.transaction_thread = FakeTransactionThread(world.broker, GROUP)
+        self.assembly = Assembly(
+            config=config,
+            status=self.status,
             consumer=self.consumer,
-            writer=self.courier if config.guarantee == "exactly-once" else self.producer,  # type: ignore[arg-type]
-            encoder=AnswerEncoder(self.consumer.name),
-            runner=self.service,  # type: ignore[arg-type]
-            service=self.service,  # type: ignore[arg-type]
-            mailbox=mailbox,  # type: ignore[arg-type]
-            cell=self.cell,
-            metrics=self.metrics,
-            tasklog=TaskLog(),
-            hold=lambda: hold,
+            make_producer=lambda: self.producer,
+            make_transactor=lambda: FakeTransactor(world.broker, GROUP),
+            make_group_client=lambda: FakeGroupClient(world.broker),
+            executor=self.service,
+            mailbox=mailbox,
+            store=store,
+            states=self.states,
+            make_thread=lambda *_: self.transaction_thread,  # type: ignore[arg-type]
+            make_calls=lambda _, notify: FakeGroupCalls(world.broker, notify),  # type: ignore[arg-type,return-value]
             clock=clock,
+            token=self.token,
+            spans=spans,
         )
+        self.loop = self.assembly.main_loop()
+        self.metrics = self.loop._metrics
         if started:
-            self.cell.order(Command.START_TASKS)
+            self.status.order(Command.START_TASKS)
         self._fibre = clock.spawn(self._live)
 
     def _live(self) -> None:
         try:
-            self.exit_code = self.poller.run()
+            self.exit_code = self.loop.run()
         except Exception as error:  # noqa: BLE001 - as in a real process, it ends this one alone
             self.error = error
 
     def kill(self) -> None:
         """It does nothing any more, not even leave the group."""
-        self.killed = True
+        self.killed = self.transaction_thread.killed = True
         self.world.clock.kill(self._fibre)
         self.service.kill()
+        if self.states is not None:
+            self.states.closed = True
 
     # -- what a test looks at
 
     def order(self, command: Command) -> None:
-        self.cell.order(command)
+        self.status.order(command)
 
     @property
     def starts(self) -> list[tuple[int, int, int]]:
@@ -117,7 +147,7 @@ class Process:
 
     @property
     def owned(self) -> list[int]:
-        return sorted(partition.number for partition in self.poller.assignment.lanes)
+        return sorted(partition.number for partition in self.loop.assignment.partitions)
 
 
 class World:
@@ -125,8 +155,9 @@ class World:
 
     def __init__(self, partitions: int = 2) -> None:
         self.clock = Clock()
+        self.began = self.clock()
         self.broker = FakeBroker(self.clock)
-        for topic in (REQUESTS, ACKS, DEAD):
+        for topic in (REQUESTS, ACKS, DEAD, STATES):
             self.broker.create(topic, partitions)
         self.script: dict[str, Work | list[Work]] = {}  # by payload: each attempt, or one after another
         self._sequence = 0
@@ -135,10 +166,18 @@ class World:
     # -- arrange
 
     def process(
-        self, *, hold: float = 1_000.0, started: bool = True, max_poll_interval: float = 86_400.0, **options: Any
+        self,
+        *,
+        hold: float = 1_000.0,
+        started: bool = True,
+        max_poll_interval: float = 86_400.0,
+        store: Any = None,
+        spans: Any = None,
+        **options: Any,
     ) -> Process:
         """Start a worker process."""
-        return Process(self, hold=hold, started=started, max_poll_interval=max_poll_interval, **options)
+        given = {"store": store, "spans": spans, **options}
+        return Process(self, hold=hold, started=started, max_poll_interval=max_poll_interval, **given)
 
     def request(
         self,
@@ -156,7 +195,7 @@ class World:
         return self.raw(encode_request(self._sequence, payload), number, key=key, headers=headers)
 
     def quick(self, number: int = 0, count: int = 30) -> None:
-        """So many tasks of a millisecond: from then on many at a time are handed over."""
+        """That many tasks of a millisecond: from then on many at a time are dispatched."""
         for _ in range(count):
             self.request("quick", number, work=Work(seconds=0.001))
 
@@ -182,7 +221,7 @@ class World:
         """Let time pass."""
         self.clock.wait(seconds)
 
-    def until(self, condition: Callable[[], Any], seconds: float = PATIENCE) -> None:
+    def until(self, condition: Callable[[], Any], seconds: float = WAIT_LIMIT) -> None:
         """Let time pass until the condition holds."""
         assert self.clock.wait(seconds, until=lambda: bool(condition())), "it did not come to that in time"
 
@@ -207,13 +246,34 @@ class World:
         """Partition and offset of every request that has an answer; twice if it has two."""
         return [(answer.origin.partition, answer.origin.offset) for answer in self.answers()]
 
-    def letters(self) -> list[Record]:
+    def cancel(self, offset: int, number: int = 0) -> None:
+        """Somebody wants a request cancelled."""
+        origin = Origin(REQUESTS, number, offset)
+        self.write_state(cancel_key(origin), encode_cancel(CancelRequest(origin)), origin)
+
+    def write_state(self, key: bytes, value: bytes | None, origin: Origin) -> None:
+        """A record of somebody else's on the state topic."""
+        place = partition_of(origin, len(self.broker.topics[STATES].logs))
+        self.broker.append(STATES, value, key, number=place)
+
+    @property
+    def table(self) -> StateTable:
+        """The state topic, as it stands."""
+        table = StateTable()
+        for record in self.broker.records(STATES):
+            table.apply(record.key, record.value)
+        return table
+
+    def state(self, offset: int, number: int = 0) -> TaskState | None:
+        return self.table.states.get(Origin(REQUESTS, number, offset))
+
+    def dead_letters(self) -> list[Record]:
         return self.broker.records(DEAD)
 
-    def noted(self, number: int = 0) -> Notes:
+    def noted(self, number: int = 0) -> CommitMetadata:
         """What stands beside the committed offset."""
         position = self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
-        return decode(position.notes, position.offset) if position else NOTHING
+        return decode(position.metadata, position.offset) if position else EMPTY
 
     def committed(self, number: int = 0) -> int | None:
         """Where the group goes on; None at the beginning, where at most something was noted."""
@@ -229,12 +289,15 @@ class Rival:
         self.got_at: dict[int, float] = {}
         self.records: list[Record] = []
         self.consumer, self._world = consumer, world
-        consumer.subscribe([REQUESTS], self)
+        consumer.subscribe([REQUESTS], self, self)
         self._poll()
 
     def _poll(self) -> None:
         self.records += [one for one in self.consumer.poll(10, 0.0) if isinstance(one, Record)]
         self._world.clock.after(0.1, self._poll)
+
+    def ready(self) -> bool:
+        return True
 
     def assigned(self, positions: Any) -> dict[Partition, int]:
         for partition in positions:
@@ -243,9 +306,11 @@ class Rival:
         return {}
 
     def revoked(self, partitions: Any) -> None:
-        self.owned -= {partition.number for partition in partitions}
+        self.lost(partitions)
+        self.consumer.release(partitions)
 
-    lost = revoked
+    def lost(self, partitions: Any) -> None:
+        self.owned -= {partition.number for partition in partitions}
 
     def committed(self, *_: Any) -> None:
         """It commits nothing."""

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.audit import audit
-from pipeline.collect import collect
-from pipeline.findings import Verdict
-from pipeline.schemas import MANIFEST
+from pipeline.audit.result import Verdict
+from pipeline.jobs.audit import audit
+from pipeline.jobs.collect import collect
 from tests.spark.support import tables
 from tests.spark.support.exchange import Record, Site
 
@@ -30,7 +29,7 @@ def site(broker: Broker, tmp_path: Path) -> Site:
 
 
 def planned(spark: SparkSession, site: Site, rows: int = ROWS) -> None:
-    tables.manifest(spark, rows).select(*MANIFEST.fieldNames()).write.parquet(site.auditing().manifest)
+    tables.plan(spark, site.auditing().manifest, rows)
 
 
 def result(site: Site) -> dict[str, Any]:
@@ -45,17 +44,17 @@ def listed(site: Site, name: str, *columns: str) -> set[tuple[Any, ...]]:
 
 def test_all_answered_once_is_proved(spark: SparkSession, site: Site) -> None:
     planned(spark, site)
-    asked = site.ask(range(ROWS))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(ROWS)])
+    requested = site.send_requests(range(ROWS))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS)])
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing(html=True))
     assert findings.verdict is Verdict.PROVED
-    assert findings.verdict.exit_code == 0
     written = result(site)
     assert (written["verdict"], written["planned"], written["answered"]) == ("proved", ROWS, ROWS)
     zero = ["missing", "duplicate", "unexpected", "undecodable", "open", "failed", "out_of_order", "uncollected"]
     assert [written[name] for name in zero] == [0] * len(zero)
     assert written["durations"]["work"]["count"] == written["durations"]["latency"]["count"] == ROWS
+    assert {entry["state"] for entry in written["evidence"]} <= {"ok", "not checked"}
     assert 0.001 <= written["durations"]["work"]["p50"] <= 0.05
     assert written["workers"][0]["answers"] == ROWS
     assert (Path(site.auditing().audit) / "report.html").exists()
@@ -64,19 +63,19 @@ def test_all_answered_once_is_proved(spark: SparkSession, site: Site) -> None:
 @pytest.mark.timeout(900)  # four audits
 def test_each_fault_is_named_and_an_open_transaction_leaves_it_undecided(spark: SparkSession, site: Site) -> None:
     planned(spark, site)
-    asked = site.ask(range(ROWS))
+    requested = site.send_requests(range(ROWS))
     removed, doubled, late = set(range(3, 10)), set(range(50, 60)), 199
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(ROWS - 1) if n not in removed])
-    site.send(site.acks, [site.answer(n, asked[n]) for n in doubled])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS - 1) if n not in removed])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in doubled])
     garbage = [Record(site.key(70), b"\xff\xff\xff"), Record(None, b"\x08"), Record(b"?", b"not protobuf")]
     broken = site.send(site.acks, garbage)
-    foreign = site.answer(1, asked[1])._replace(key=b"foreign/0000000001")
-    (stranger,) = site.send(site.acks, [foreign])
-    hanging = site.transaction([site.answer(late, asked[late])], "open")
+    foreign = site.answer(1, requested[1])._replace(key=b"foreign/0000000001")
+    (unexpected,) = site.send(site.acks, [foreign])
+    hanging = site.transaction([site.answer(late, requested[late])], "open")
     collect(spark, site.collecting())
 
     findings = audit(spark, site.auditing())
-    assert findings.verdict.exit_code == 2
+    assert findings.verdict is Verdict.UNDECIDED
     written = result(site)
     assert {name: written[name] for name in ("verdict", "open", "blocked_partitions", "missing", "duplicate")} == {
         "verdict": "undecided",
@@ -89,13 +88,13 @@ def test_each_fault_is_named_and_an_open_transaction_leaves_it_undecided(spark: 
 
     hanging.commit_transaction(30)
     findings = audit(spark, site.auditing())
-    assert findings.verdict.exit_code == 2, "committed, but not collected yet"
+    assert findings.verdict is Verdict.UNDECIDED, "committed, but not collected yet"
     # The broker may take a moment to write the markers of the commit.
     assert findings.counts.open + findings.counts.uncollected >= 1
 
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())
-    assert findings.verdict.exit_code == 1
+    assert findings.verdict is Verdict.DISPROVED
     written = result(site)
     counts = ("planned", "answered", "missing", "duplicate", "unexpected", "undecodable", "open", "failed")
     assert [written[name] for name in counts] == [ROWS, ROWS - 17, 7, 10, 1, 3, 0, 0]
@@ -103,26 +102,26 @@ def test_each_fault_is_named_and_an_open_transaction_leaves_it_undecided(spark: 
     assert listed(site, "missing", "sequence", "source_id") == {(n, f"id-{n}") for n in removed}
     assert listed(site, "duplicate", "request_sequence") == {(n,) for n in doubled}
     assert sorted(row[0] for row in listed(site, "duplicate", "place")) == ["first", "surplus"]
-    assert listed(site, "unexpected", "topic", "partition", "offset") == {tuple(stranger)}
+    assert listed(site, "unexpected", "topic", "partition", "offset") == {tuple(unexpected)}
     assert listed(site, "undecodable", "topic", "partition", "offset") == {tuple(place) for place in broken}
     assert {entry["sequence"] for entry in written["lists"]["missing"]} == removed
 
 
 def test_failures_and_dead_letters_are_answers(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 10)
-    asked = site.ask(range(10))
-    site.send(site.letters, [site.letter(n, asked[n]) for n in (7, 8)])
-    answers = [site.answer(n, asked[n]) for n in range(7)]
-    site.send(site.acks, [*answers, *(site.dead(n, asked[n]) for n in (7, 9))])
+    requested = site.send_requests(range(10))
+    site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in (7, 8)])
+    answers = [site.answer(n, requested[n]) for n in range(7)]
+    site.send(site.acks, [*answers, *(site.dead(n, requested[n]) for n in (7, 9))])
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())
     counts = findings.counts
     assert (counts.answered, counts.missing, counts.failed) == (9, 1, 2)
-    assert (counts.dead_letters, counts.letters_unanswered, counts.letters_lost) == (2, 1, 1)
-    assert listed(site, "letters_unanswered", "origin_offset", "origin_partition") == {
-        (asked[8].offset, asked[8].partition)
+    assert (counts.dead_letters, counts.dead_letters_unanswered, counts.dead_letters_lost) == (2, 1, 1)
+    assert listed(site, "dead_letters_unanswered", "origin_offset", "origin_partition") == {
+        (requested[8].offset, requested[8].partition)
     }
-    assert listed(site, "letters_lost", "request_sequence") == {(9,)}
+    assert listed(site, "dead_letters_lost", "request_sequence") == {(9,)}
     assert findings.errors == [
         {"outcome": "DEAD_LETTERED", "error_type": "ValueError", "answers": 2, "example": "no good"}
     ]
@@ -130,10 +129,10 @@ def test_failures_and_dead_letters_are_answers(spark: SparkSession, site: Site) 
 
 def test_a_replayed_dead_letter_is_answered_once(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 3)
-    asked = site.ask(range(3))
-    site.send(site.letters, [site.letter(1, asked[1])])
-    site.send(site.acks, [site.answer(0, asked[0]), site.dead(1, asked[1]), site.answer(2, asked[2])])
-    record = site.letter(1, asked[1])._replace(headers=(("job", b"job"), ("replay", b"1")))
+    requested = site.send_requests(range(3))
+    site.send(site.dead_letters, [site.dead_letter(1, requested[1])])
+    site.send(site.acks, [site.answer(0, requested[0]), site.dead(1, requested[1]), site.answer(2, requested[2])])
+    record = site.dead_letter(1, requested[1])._replace(headers=(("job", b"job"), ("replay", b"1")))
     (again,) = site.send(site.requests, [record])
     site.send(site.acks, [site.answer(1, again)])
     collect(spark, site.collecting())
@@ -145,16 +144,16 @@ def test_a_replayed_dead_letter_is_answered_once(spark: SparkSession, site: Site
 def test_a_request_sent_twice_and_answered_twice_is_a_duplicate(spark: SparkSession, site: Site) -> None:
     """Even if the first answer is a dead letter's: nobody replayed it."""
     planned(spark, site, 2)
-    asked, again = site.ask(range(2)), site.ask([1])
-    site.send(site.acks, [site.answer(0, asked[0]), site.dead(1, asked[1]), site.answer(1, again[1])])
+    requested, again = site.send_requests(range(2)), site.send_requests([1])
+    site.send(site.acks, [site.answer(0, requested[0]), site.dead(1, requested[1]), site.answer(1, again[1])])
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())
     assert (findings.verdict, findings.counts.duplicate) == (Verdict.DISPROVED, 1)
 
 
 def test_without_a_manifest_the_request_topic_is_what_counts(spark: SparkSession, site: Site) -> None:
-    records = [Record(f"any key {n}".encode(), site.letter(n, site.ask([n])[n]).value) for n in range(2)]
-    places = [*site.ask(range(2, 12)).values(), *site.send(site.requests, records)]
+    records = [Record(f"any key {n}".encode(), site.dead_letter(n, site.send_requests([n])[n]).value) for n in range(2)]
+    places = [*site.send_requests(range(2, 12)).values(), *site.send(site.requests, records)]
     first = site.committed(site.requests)
     everywhere = {(partition, offset) for partition, offset, _ in first}
     del places
@@ -173,22 +172,22 @@ def test_without_a_manifest_the_request_topic_is_what_counts(spark: SparkSession
 
 def test_answers_in_another_order_than_their_requests_are_counted(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 30)
-    asked = site.ask(range(30))
-    mine = [n for n in range(30) if asked[n].partition == asked[0].partition]
+    requested = site.send_requests(range(30))
+    mine = [n for n in range(30) if requested[n].partition == requested[0].partition]
     others = [n for n in range(30) if n not in mine]
     swapped = [mine[1], mine[0], *mine[2:]]
-    site.send(site.acks, [site.answer(n, asked[n]) for n in [*swapped, *others]])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in [*swapped, *others]])
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())
     assert (findings.verdict, findings.counts.out_of_order) == (Verdict.PROVED, 1)
-    assert listed(site, "out_of_order", "origin_offset") == {(asked[mine[0]].offset,)}
+    assert listed(site, "out_of_order", "origin_offset") == {(requested[mine[0]].offset,)}
 
 
 def test_other_jobs_of_the_lake_are_their_own_business(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 2)
-    tables.manifest(spark, 5).write.parquet(f"{site.lake}/manifest/job=other")
-    asked = site.ask(range(2))
-    answers = [site.answer(n, asked[n]) for n in range(2)]
+    tables.plan(spark, f"{site.lake}/manifest/job=other", 5)
+    requested = site.send_requests(range(2))
+    answers = [site.answer(n, requested[n]) for n in range(2)]
     site.send(site.acks, [*answers, answers[0]._replace(key=b"other/0000000000")])
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())
@@ -197,9 +196,9 @@ def test_other_jobs_of_the_lake_are_their_own_business(spark: SparkSession, site
 
 def test_waiting_ends_when_the_transaction_does(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 2)
-    asked = site.ask(range(2))
-    site.send(site.acks, [site.answer(0, asked[0])])
-    hanging = site.transaction([site.answer(1, asked[1])], "open")
+    requested = site.send_requests(range(2))
+    site.send(site.acks, [site.answer(0, requested[0])])
+    hanging = site.transaction([site.answer(1, requested[1])], "open")
     collect(spark, site.collecting())
     assert audit(spark, site.auditing(wait=1.5)).verdict is Verdict.UNDECIDED
     hanging.abort_transaction(30)

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli, environment
-from pipeline.errors import JobError, SettingsError, told
+from pipeline.audit.result import AuditResult, Counts
+from pipeline.cli import environment, main
+from pipeline.errors import AuditFailedError, BrokerError, JobError, SettingsError, format_error
 from pipeline.settings import format_of
 
 if TYPE_CHECKING:
@@ -35,65 +36,121 @@ def run(
         monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
         for name, text in variables.items():
             monkeypatch.setenv(name, text)
-        code = cli.run()
+        code = main.run()
         return code, capsys.readouterr().err.splitlines()
 
     return command
 
 
 def test_help_is_quick_and_needs_no_spark() -> None:
-    code = "import sys; sys.argv = ['pipeline', 'submit', '--help']\nfrom pipeline import cli\ncli.run()\n"
+    code = "import sys; sys.argv = ['pipeline', 'submit', '--help']\nfrom pipeline.cli import main\nmain.run()\n"
     code += "assert not {'pyspark', 'pyarrow', 'confluent_kafka'} & set(sys.modules), 'slow imports'"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--semantics" in done.stdout
     began = time.monotonic()
-    for command in cli.cli.commands:
-        assert "--job" in [option for each in cli.cli.commands[command].params for option in each.opts]
+    for command in main.cli.commands:
+        assert "--job" in [option for each in main.cli.commands[command].params for option in each.opts]
     assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "code", "line"),
+    ("arguments", "variables", "line"),
     [
-        (["answers", "--lake", "l"], {}, 2, "Missing option '--job'"),
-        (["answers", "--job", "a/b", "--lake", "l"], {}, 2, "'a/b' must be up to 100 letters"),
-        (["answers", "--job", "j"], {"PIPELINE_LAKEE": "l"}, 2, "PIPELINE_LAKEE is not known: is PIPELINE_LAKE meant?"),
-        (["submit", "--job", "j", "--lake", "l"], {}, 2, "KAFKA_BOOTSTRAP_SERVER is not set: broker list"),
-        (["submit", "--job", "j", "--lake", "l"], {**KAFKA, "KAFKA_ACK_TOPICC": "x"}, 2, "is KAFKA_ACK_TOPIC meant?"),
-        (["submit", "--job", "j", "--lake", "l", "--input", "x"], KAFKA, 2, "--input needs --id and --payload"),
-        (["submit", "--job", "j", "--lake", "l", "--rate", "0"], KAFKA, 2, "0.0 is not in the range x>0"),
-        (["collect", "--job", "j", "--lake", "l"], KAFKA, 2, "give one of --available-now and --follow"),
-        (["compact", "--job", "j", "--lake", "l", "--before", "soon"], {}, 2, "'soon' must be a date"),
-        (["audit", "--job", "j", "--lake", "l", "--wait", "x"], KAFKA, 2, "'x' must be a duration"),
-        (["audit", "--job", "j", "--lake", "l"], {}, 2, "KAFKA_BOOTSTRAP_SERVER is not set"),
+        (["answers", "--lake", "l"], {}, "Missing option '--job'"),
+        (["answers", "--job", "a/b", "--lake", "l"], {}, "'a/b' must have up to 100"),
+        (["answers", "--job", "j"], {"PIPELINE_LAKEE": "l"}, "PIPELINE_LAKEE is not known: is PIPELINE_LAKE meant?"),
+        (["submit", "--job", "j", "--lake", "l"], {}, "KAFKA_BOOTSTRAP_SERVER is not set: broker list"),
+        (["submit", "--job", "j", "--lake", "l"], {**KAFKA, "KAFKA_ACK_TOPICC": "x"}, "is KAFKA_ACK_TOPIC meant?"),
+        (["submit", "--job", "j", "--lake", "l", "--input", "x"], KAFKA, "--input needs --id and --payload"),
+        (["submit", "--job", "j", "--lake", "l", "--rate", "0"], KAFKA, "0.0 is not in the range x>0"),
+        (["collect", "--job", "j", "--lake", "l"], KAFKA, "give either --available-now or --follow"),
+        (["compact", "--job", "j", "--lake", "l", "--before", "soon"], {}, "'soon' must be a date"),
+        (["audit", "--job", "j", "--lake", "l", "--wait", "x"], KAFKA, "'x' must be a duration"),
+        (["audit", "--job", "j", "--lake", "l"], {}, "KAFKA_BOOTSTRAP_SERVER is not set"),
+        (["audit", "--job", "j"], KAFKA, "Missing option '--lake'"),
+        (["run", "--job", "j", "--lake", "l", "--timeout", "x"], KAFKA, "'x' must be a duration"),
+        (
+            [
+                "submit",
+                "--job",
+                "j",
+                "--lake",
+                "l",
+                "--resend",
+                "missing",
+                "--input",
+                "x",
+                "--id",
+                "i",
+                "--payload",
+                "p",
+            ],
+            KAFKA,
+            "leave out --input",
+        ),
         (
             ["plan", "--job", "j", "--lake", "l", "--id", "i", "--payload", "p", "--input-option", "password=hunter2"],
             {},
-            2,
-            "password is a secret: set it by PIPELINE_INPUT_OPTION",
+            "password is a secret: set PIPELINE_INPUT_OPTION",
         ),
     ],
 )
-def test_wrong_options_and_settings(
-    run: Any, arguments: list[str], variables: dict[str, str], code: int, line: str
-) -> None:
+def test_wrong_options_and_settings(run: Any, arguments: list[str], variables: dict[str, str], line: str) -> None:
     found, lines = run(*arguments, **variables)
-    assert found == code
+    assert found == 64
     assert line in "\n".join(lines)
     assert "Traceback" not in "\n".join(lines)
     assert "hunter2" not in "\n".join(lines)
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(MemoryError(), 3), (JobError("no manifest"), 3), (KeyError("x"), 3), (BrokerError("away"), 4), (None, 0)],
+)
+def test_an_audit_that_fails_is_no_verdict(
+    run: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int
+) -> None:
+    """1 says disproved, and 2 undecided: a crash is neither."""
+
+    def crashes(*_: Any) -> int:
+        if error is not None:
+            raise error
+        return 0
+
+    monkeypatch.setattr("pipeline.cli.commands.run", crashes)
+    assert run("audit", "--job", "j", "--lake", "l", **KAFKA)[0] == code
+
+
+def test_a_run_whose_audit_fails_has_the_same_code(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> int:
+        raise AuditFailedError from MemoryError("no more")
+
+    monkeypatch.setattr("pipeline.cli.commands.run", fails)
+    code, lines = run("run", "--job", "j", "--lake", "l", **KAFKA)
+    assert (code, lines[-1]) == (3, "MemoryError: no more")
+
+
+def test_failed_answers_can_fail_a_scheduled_audit(
+    spark: SparkSession, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = AuditResult(job="j", requests_from="manifest", counts=Counts(planned=9, answered=9, failed=3))
+    monkeypatch.setattr("pipeline.cli.commands.audit", lambda *_: found)
+    monkeypatch.setattr("pipeline.cli.commands.build_session", lambda *_, **__: spark)
+    command = ("audit", "--job", "j", "--lake", "l")
+    codes = [run(*command, "--fail-on-failed", limit, **KAFKA)[0] for limit in ("3", "4")]
+    assert (codes, run(*command, **KAFKA)[0]) == ([1, 0], 0)
+
+
 def test_what_is_wrong_with_the_table_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 1], "payload": ["a", "b"]}), tmp_path / "doubled.parquet")
     (tmp_path / "bad.jsonl").write_text('{"id": 1, "payload": "a"}\n{"id": \n')
-    base = ["plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id"]
-    assert run(*base, "--input", "doubled.parquet") == (1, ["pipeline: ids must be unique, and these are not: '1'"])
-    code, lines = run(*base, "--input", "nothing.parquet")
+    table = ["plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id"]
+    assert run(*table, "--input", "doubled.parquet") == (1, ["pipeline: ids must be unique, and these are not: '1'"])
+    code, lines = run(*table, "--input", "nothing.parquet")
     assert (code, len(lines)) == (1, 1)
     assert "Path does not exist" in lines[0]
-    code, lines = run(*base, "--input", "bad.jsonl")
+    code, lines = run(*table, "--input", "bad.jsonl")
     assert (code, len(lines)) == (1, 1)
     assert "bad.jsonl: Unexpected end-of-input" in lines[0]
 
@@ -120,7 +177,7 @@ def test_a_table_of_another_format_is_one_line(spark: SparkSession, run: Any, tm
     (tmp_path / "work").write_text("id,payload\n1,a\n")
     code, lines = run("plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id", "--input", "work")
     assert (code, len(lines)) == (1, 1)
-    assert lines[0].endswith("work is not a Parquet file: name its format by --input-format")
+    assert lines[0].endswith("work is not a Parquet file: name its format with --input-format")
 
 
 def test_a_lake_that_cannot_be_written_is_one_short_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
@@ -149,8 +206,8 @@ def test_options_come_from_the_environment(spark: SparkSession, run: Any, tmp_pa
 # ---------------------------------------------------------------- the parts
 
 
-def test_the_environment_leaves_strangers_alone() -> None:
-    names = {parameter.name for command in cli.cli.commands.values() for parameter in command.params if parameter.name}
+def test_the_environment_leaves_other_programs_alone() -> None:
+    names = {parameter.name for command in main.cli.commands.values() for parameter in command.params if parameter.name}
     kubernetes = {"PIPELINE_SERVICE_HOST": "1", "PIPELINE_PORT": "tcp://1", "PIPELINE_PORT_80_TCP": "x"}
     assert environment.options({**kubernetes, "PIPELINE_WHATEVER": "x", "PIPELINE_JOB": "j"}, names) == {"job": "j"}
     for wrong in (
@@ -168,10 +225,10 @@ def test_errors_in_tasks_are_told_by_their_last_line() -> None:
 
     trace = 'An exception was thrown\nTraceback (most recent call last):\n  File "x"\n'
     ours = PythonException(f"{trace}worker.errors.BrokerError: the topic is gone\n")
-    assert told(ours) == ["the topic is gone"]
-    assert told(PythonException(f"{trace}ValueError: bad\n")) == ["ValueError: bad"]
-    assert told(JobError("one\ntwo")) == ["one", "two"]
-    assert told(KeyError("a fault of ours")) is None
+    assert format_error(ours) == ["the topic is gone"]
+    assert format_error(PythonException(f"{trace}ValueError: bad\n")) == ["ValueError: bad"]
+    assert format_error(JobError("one\ntwo")) == ["one", "two"]
+    assert format_error(KeyError("a fault of ours")) is None
 
 
 def test_a_jvm_that_is_gone_is_one_line() -> None:
@@ -179,5 +236,5 @@ def test_a_jvm_that_is_gone_is_one_line() -> None:
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - py4j has no types
 
     for error in (Py4JNetworkError("answer from Java side is empty"), ConnectionRefusedError(111, "refused")):
-        (line,) = told(error) or ["a trace"]
+        (line,) = format_error(error) or ["a trace"]
         assert "run the same command again" in line

@@ -10,10 +10,11 @@ import pyarrow.dataset as arrow
 import pytest
 from confluent_kafka import TopicPartition, admin
 
-from pipeline.bronze import Bronze
-from pipeline.collect import collect
 from pipeline.errors import BrokerError, JobError
+from pipeline.jobs.collect import collect
+from pipeline.lake.bronze import Bronze
 from tests.kafka_broker import create_topics, delete_topic, recreate_topic
+from tests.spark.support import tables
 from tests.spark.support.exchange import Record, Site
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def places(spark: SparkSession, site: Site) -> list[tuple[str, int, int]]:
 
 def other_reader(site: Site) -> list[tuple[str, int, int]]:
     """All the files there are, as somebody sees them who knows nothing of this program."""
-    rows = arrow.dataset(f"{site.lake}/bronze/job={site.job}").to_table(columns=["topic", "partition", "offset"])
+    rows = arrow.dataset(f"{site.lake}/bronze/topic={site.acks}").to_table(columns=["topic", "partition", "offset"])
     return sorted((row["topic"], row["partition"], row["offset"]) for row in rows.to_pylist())
 
 
@@ -47,56 +48,57 @@ def in_topics(site: Site, *topics: str) -> list[tuple[str, int, int]]:
 
 
 def test_every_committed_record_is_a_row_whatever_it_is(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(20))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(10)])
+    requested = site.send_requests(range(20))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(10)])
     site.send(site.acks, [Record(b"\xff\x00", b"\xff\xff"), Record(None, None), Record(b"x", b"")])
-    site.send(site.letters, [site.letter(10, asked[10])])
-    site.transaction([site.answer(11, asked[11])], "abort", "a")
-    site.transaction([site.answer(12, asked[12])], "commit", "b")
-    assert collect(spark, site.collecting()) == 0
-    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.letters)
+    site.send(site.dead_letters, [site.dead_letter(10, requested[10])])
+    site.transaction([site.answer(11, requested[11])], "abort", "a")
+    site.transaction([site.answer(12, requested[12])], "commit", "b")
+    assert collect(spark, site.collecting()).complete
+    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.dead_letters)
     rows = Bronze(spark, site.collecting()).read().collect()
     answers = {row.request_sequence: row for row in rows if row.kind == "answer" and row.decode_error is None}
     assert answers.keys() == {*range(10), 12}
     row = answers[3]
     assert (row.job, row.outcome, row.isprocessed, row.result) == ("job", "OK", True, b"done 3")
-    assert (row.origin_topic, row.origin_partition, row.origin_offset) == asked[3]
+    assert (row.origin_topic, row.origin_partition, row.origin_offset) == requested[3]
     assert sorted(row.raw or b"" for row in rows if row.decode_error) == [b"", b"", b"\xff\xff"]
-    (letter,) = [row for row in rows if row.kind == "dead_letter"]
-    assert (letter.request_sequence, letter.error_type, letter.origin_offset) == (10, "ValueError", asked[10].offset)
+    (dead_letter,) = [row for row in rows if row.kind == "dead_letter"]
+    found = dead_letter.request_sequence, dead_letter.error_type, dead_letter.origin_offset
+    assert found == (10, "ValueError", requested[10].offset)
 
 
 def test_what_was_collected_is_not_collected_again(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(30))
+    requested = site.send_requests(range(30))
     for begin in (0, 10, 20):
-        site.send(site.acks, [site.answer(n, asked[n]) for n in range(begin, begin + 10)])
-        assert collect(spark, site.collecting(max_offsets=7)) == 0
-    assert collect(spark, site.collecting()) == 0
+        site.send(site.acks, [site.answer(n, requested[n]) for n in range(begin, begin + 10)])
+        assert collect(spark, site.collecting(max_offsets=7)).complete
+    assert collect(spark, site.collecting()).complete
     assert places(spark, site) == other_reader(site) == in_topics(site, site.acks)
-    assert len(Bronze(spark, site.collecting()).parts()) > 3
+    assert len(tables.parts(Bronze(spark, site.collecting()))) > 3
 
 
 def test_a_new_checkpoint_on_an_old_table_neither_overwrites_nor_skips(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(40))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    requested = site.send_requests(range(40))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
     shutil.rmtree(f"{site.lake}/checkpoints")
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20, 40)])
-    site.send(site.letters, [site.letter(1, asked[1])])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20, 40)])
+    site.send(site.dead_letters, [site.dead_letter(1, requested[1])])
     collect(spark, site.collecting())
-    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.letters)
+    assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.dead_letters)
 
 
 def test_what_a_killed_writer_left_under_a_lost_checkpoint_is_removed(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(40))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    requested = site.send_requests(range(40))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
     bronze = Bronze(spark, site.collecting())
-    (part,) = bronze.parts()
+    (part,) = tables.parts(bronze)
     # As it looks when the machine goes down while the files of the next batch are moved into place.
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20, 40)])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20, 40)])
     collect(spark, site.collecting())
-    (second,) = [other for other in bronze.parts() if other != part]
+    (second,) = [other for other in tables.parts(bronze) if other != part]
     bronze.files.delete(f"{second.uri}/_SUCCESS")
     shutil.rmtree(f"{site.lake}/checkpoints")
     collect(spark, site.collecting())
@@ -104,8 +106,8 @@ def test_what_a_killed_writer_left_under_a_lost_checkpoint_is_removed(spark: Spa
 
 
 def test_two_checkpoints_side_by_side_do_not_make_two_rows(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(10))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(10)])
+    requested = site.send_requests(range(10))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(10)])
     collect(spark, site.collecting())
     bronze = Bronze(spark, site.collecting())
     shutil.move(f"{site.lake}/bronze", f"{site.lake}/aside")  # where the other one does not see it
@@ -117,11 +119,11 @@ def test_two_checkpoints_side_by_side_do_not_make_two_rows(spark: SparkSession, 
 
 
 def test_deleted_records_are_an_error(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(60))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(30)])
+    requested = site.send_requests(range(60))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(30)])
     collect(spark, site.collecting())
     before = places(spark, site)
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(30, 60)])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(30, 60)])
     delete_all(site)
     for lost_checkpoint in (False, True):
         if lost_checkpoint:
@@ -129,69 +131,69 @@ def test_deleted_records_are_an_error(spark: SparkSession, site: Site) -> None:
         with pytest.raises(JobError, match="were deleted before they were collected"):
             collect(spark, site.collecting())
         assert places(spark, site) == before
-    assert collect(spark, site.collecting(allow_data_loss=True)) == 0
-    notes = Bronze(spark, site.collecting()).lives().values()
-    assert [note["allow_data_loss"] for note in notes].count(True) == 1
+    assert collect(spark, site.collecting(allow_data_loss=True)).complete
+    queries = Bronze(spark, site.collecting()).queries().values()
+    assert [query["allow_data_loss"] for query in queries].count(True) == 1
 
 
 def test_losses_under_a_new_checkpoint_are_noted(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(40))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    requested = site.send_requests(range(40))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20, 40)])
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20, 40)])
     delete_all(site)
     shutil.rmtree(f"{site.lake}/checkpoints")
-    site.send(site.acks, [site.answer(0, asked[0])])
-    assert collect(spark, site.collecting(allow_data_loss=True)) == 0
-    (note,) = [note for note in Bronze(spark, site.collecting()).lives().values() if note["allow_data_loss"]]
-    assert len(note["lost"]) >= 1
-    assert all("were deleted before" in line for line in note["lost"])
+    site.send(site.acks, [site.answer(0, requested[0])])
+    assert collect(spark, site.collecting(allow_data_loss=True)).complete
+    (query,) = [query for query in Bronze(spark, site.collecting()).queries().values() if query["allow_data_loss"]]
+    assert len(query["lost"]) >= 1
+    assert all("were deleted before" in line for line in query["lost"])
 
 
 def test_a_dead_letter_topic_may_come_later(spark: SparkSession, site: Site) -> None:
-    delete_topic(site.bootstrap, site.letters)
-    asked = site.ask(range(2))
-    site.send(site.acks, [site.answer(0, asked[0])])
-    assert collect(spark, site.collecting()) == 0
-    create_topics(site.bootstrap, [site.letters], site.partitions)
-    site.send(site.letters, [site.letter(1, asked[1])])
-    assert collect(spark, site.collecting()) == 0
-    assert places(spark, site) == in_topics(site, site.acks, site.letters)
-    (note,) = Bronze(spark, site.collecting()).lives().values()
-    assert note["topics"].keys() == {site.acks, site.letters}
+    delete_topic(site.bootstrap, site.dead_letters)
+    requested = site.send_requests(range(2))
+    site.send(site.acks, [site.answer(0, requested[0])])
+    assert collect(spark, site.collecting()).complete
+    create_topics(site.bootstrap, [site.dead_letters], site.partitions)
+    site.send(site.dead_letters, [site.dead_letter(1, requested[1])])
+    assert collect(spark, site.collecting()).complete
+    assert places(spark, site) == in_topics(site, site.acks, site.dead_letters)
+    (query,) = Bronze(spark, site.collecting()).queries().values()
+    assert query["topics"].keys() == {site.acks, site.dead_letters}
 
 
 def delete_all(site: Site) -> None:
     """Delete the records of all partitions of the ack topic, up to their ends."""
     client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
     end = _admin.OffsetSpec.latest()
-    asked = client.list_offsets({TopicPartition(site.acks, p): end for p in range(site.partitions)})
-    ends = [TopicPartition(site.acks, place.partition, future.result(30).offset) for place, future in asked.items()]
+    requested = client.list_offsets({TopicPartition(site.acks, p): end for p in range(site.partitions)})
+    ends = [TopicPartition(site.acks, place.partition, future.result(30).offset) for place, future in requested.items()]
     for future in client.delete_records(ends).values():
         future.result(30)
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_a_topic_made_anew_is_an_error(spark: SparkSession, site: Site, *, more: bool) -> None:
+def test_a_recreated_topic_is_an_error(spark: SparkSession, site: Site, *, more: bool) -> None:
     """Also where the new one has grown past the offsets of the old one, which Spark does not notice."""
-    asked = site.ask(range(60))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(20)])
+    requested = site.send_requests(range(60))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
     before = places(spark, site)
     recreate_topic(site.bootstrap, site.acks, site.partitions)
     if more:
-        site.send(site.acks, [site.answer(n, asked[n]) for n in range(60)])
-    with pytest.raises(JobError, match="deleted and made anew"):
+        site.send(site.acks, [site.answer(n, requested[n]) for n in range(60)])
+    with pytest.raises(JobError, match="deleted and recreated"):
         collect(spark, site.collecting(allow_data_loss=more))
     shutil.rmtree(f"{site.lake}/checkpoints")
-    with pytest.raises(JobError, match="deleted and made anew"):
+    with pytest.raises(JobError, match="deleted and recreated"):
         collect(spark, site.collecting())
     assert places(spark, site) == before
 
 
 def test_an_open_transaction_hides_what_is_behind_it_and_loses_nothing(spark: SparkSession, site: Site) -> None:
-    asked = site.ask(range(30))
-    records = [site.answer(n, asked[n])._replace(partition=0) for n in range(30)]
+    requested = site.send_requests(range(30))
+    records = [site.answer(n, requested[n])._replace(partition=0) for n in range(30)]
     site.send(site.acks, records[:10])
     hanging = site.transaction(records[10:12], "open")
     site.send(site.acks, records[12:])
@@ -210,8 +212,8 @@ def test_without_an_ack_topic_there_is_a_clear_line(spark: SparkSession, site: S
 
 
 def test_the_day_of_a_record_is_that_of_its_timestamp(spark: SparkSession, site: Site) -> None:
-    asked = site.ask([0])
-    site.send(site.acks, [site.answer(0, asked[0])])
+    requested = site.send_requests([0])
+    site.send(site.acks, [site.answer(0, requested[0])])
     collect(spark, site.collecting())
     (row,) = Bronze(spark, site.collecting()).read().collect()
     assert row.date in {dt.datetime.now(dt.UTC).date(), row.timestamp.date()}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.collect import collect
+from pipeline.jobs.collect import collect
 from tests.spark.support.exchange import Site
 from tests.spark.support.programs import Victim, pipeline, program
 from tests.spark.test_collect import in_topics, other_reader, places
@@ -48,7 +48,7 @@ class Lake:
     """How far a collect has come, as seen in its files."""
 
     def __init__(self, site: Site) -> None:
-        self._bronze = Path(site.lake, "bronze", f"job={site.job}")
+        self._bronze = Path(site.lake, "bronze", f"topic={site.acks}")
         self._commits = Path(site.lake, "checkpoints", f"job={site.job}", "commits")
 
     def next_batch(self) -> int:
@@ -57,7 +57,7 @@ class Lake:
 
     def has(self, batch: int, name: str) -> bool:
         """Whether the folder of a batch has such a file."""
-        return any(self._bronze.glob(f"life=*/batch={batch}/{name}"))
+        return any(self._bronze.glob(f"query=*/batch={batch}/{name}"))
 
 
 def moments(lake: Lake, batch: int) -> list[Callable[[], bool]]:
@@ -75,11 +75,11 @@ def test_killed_at_the_worst_moments_every_record_is_there_once(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     site = Site(broker, tmp_path)
-    asked = site.ask(range(ANSWERS))
+    requested = site.send_requests(range(ANSWERS))
     for part in range(4):
         numbers = range(part * ANSWERS // 4, (part + 1) * ANSWERS // 4)
-        site.send(site.acks, [site.answer(n, asked[n]) for n in numbers])
-        site.transaction([site.answer(n, asked[n]) for n in numbers[:500]], "abort", f"{part}")
+        site.send(site.acks, [site.answer(n, requested[n]) for n in numbers])
+        site.transaction([site.answer(n, requested[n]) for n in numbers[:500]], "abort", f"{part}")
     lake, environment, torn = Lake(site), {**os.environ, **site.environment}, 0
     more = ("--available-now", "--max-offsets", str(BATCH))
     for number in range(KILLS):
@@ -107,8 +107,8 @@ def test_killed_at_the_worst_moments_every_record_is_there_once(
 @pytest.mark.timeout(600)
 def test_a_service_stops_cleanly_and_goes_on_where_it_was(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     site = Site(broker, tmp_path)
-    asked = site.ask(range(2_000))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(1_500)])
+    requested = site.send_requests(range(2_000))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(1_500)])
     more = ("--follow", "--trigger", "200ms", "--max-offsets", "200")
     with program(command(site, *more), {**os.environ, **site.environment}, tmp_path) as running:
         wait_for(running, lambda: Lake(site).next_batch() >= 2)
@@ -116,6 +116,6 @@ def test_a_service_stops_cleanly_and_goes_on_where_it_was(spark: SparkSession, b
         said = running.finish(SECONDS)
     assert '"event": "collected"' in said
     assert "Traceback" not in said
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(1_500, 2_000)])
-    assert collect(spark, site.collecting()) == 0
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(1_500, 2_000)])
+    assert collect(spark, site.collecting()).complete
     assert places(spark, site) == other_reader(site) == in_topics(site, site.acks)

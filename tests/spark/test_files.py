@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.errors import JobError
-from pipeline.files import Files
+from pipeline.lake.files import Files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,5 +48,5 @@ def test_a_pattern_finds_paths(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="nothing is not there"):
+    with pytest.raises(JobError, match="nothing does not exist"):
         Files(spark).read(f"{tmp_path}/nothing")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.errors import SettingsError
-from pipeline.java_client import java_properties
+from pipeline.kafka.java_options import java_properties
+from pipeline.kafka.tls import with_files_inlined
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,3 +80,15 @@ def test_oauth_has_its_client_and_a_handler() -> None:
     assert 'clientId="me" clientSecret="s"' in found["sasl.jaas.config"]
     assert found["sasl.login.callback.handler.class"].endswith("OAuthBearerLoginCallbackHandler")
     assert found["sasl.oauthbearer.token.endpoint.url"] == "https://login.example"
+
+
+def test_clients_of_executors_get_certificates_as_texts(tmp_path: Path) -> None:
+    """librdkafka takes both: a file that only the driver has would be of no use there."""
+    (tmp_path / "ca.pem").write_text("CA")
+    given = {"ssl.ca.location": str(tmp_path / "ca.pem"), "ssl.key.password": "x", "ssl.certificate.location": "probe"}
+    found = with_files_inlined(given)
+    assert found == {"ssl.ca.pem": "CA", "ssl.key.password": "x", "ssl.certificate.location": "probe"}
+    assert with_files_inlined({"ssl.ca.location": str(tmp_path)}) == {"ssl.ca.location": str(tmp_path)}  # a folder
+    (tmp_path / "ca.pem").write_bytes(b"\xff")
+    with pytest.raises(SettingsError, match=r"KAFKA_CONFIG_SSL_CA_LOCATION=.* cannot be read as PEM"):
+        with_files_inlined(given)

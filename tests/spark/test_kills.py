@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.ledger import Ledger
-from pipeline.topics import Topics
+from pipeline.exactly_once.progress_log import ProgressLog
+from pipeline.exactly_once.runs import submit_name
+from pipeline.kafka.topics import Topics
 from tests.spark.support.programs import Victim, pipeline, program
 from tests.spark.support.site import JobSite
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from tests.spark.support.programs import Program
 
 LONG = os.environ.get("E2E_LONG") == "1"
-ROWS, KILLS = (200_000, 10) if LONG else (30_000, 3)
-STEP = ROWS // ((KILLS + 1) * 4)  # so many more between two kills
+ROWS, KILLS = (200_000, 10) if LONG else (15_000, 1)
+STEP = ROWS // ((KILLS + 1) * 4)  # requests between two kills
 VICTIMS = (Victim.ALL, Victim.JVM, Victim.DRIVER)
 SECONDS = 240.0  # a busy machine takes long to start Spark
 
@@ -33,12 +34,14 @@ SECONDS = 240.0  # a busy machine takes long to start Spark
 def counted(site: JobSite) -> Callable[[], int]:
     """How many requests are committed by now."""
     topic = Topics(site.kafka).get(site.requests)
-    ledger = Ledger(site.kafka.client_properties(), site.kafka.ledger_topic, f"submit/j/{topic.id}")
 
     def count() -> int:
-        if Topics(site.kafka).find(ledger.topic) is None:
+        run = site.run()
+        if not run or Topics(site.kafka).find(site.kafka.progress_topic) is None:
             return 0
-        return sum(map(len, ledger.peek().values()))
+        name = submit_name("j", topic.id, run)
+        log = ProgressLog(site.kafka.client_properties(), site.kafka.progress_topic, name)
+        return sum(map(len, log.peek().values()))
 
     return count
 
@@ -59,8 +62,8 @@ def test_no_kill_loses_or_doubles_a_request(broker: Broker, tmp_path: Path) -> N
     count, there = counted(site), 0
 
     def command(master: str) -> list[str]:
-        pace = ("--chunk", "100", "--rate", str(ROWS // 10))
-        return pipeline("submit", "--job", "j", "--lake", site.lake, "--master", master, *table, *pace)
+        limits = ("--chunk", "100", "--rate", str(ROWS // 10))
+        return pipeline("submit", "--job", "j", "--lake", site.lake, "--master", master, *table, *limits)
 
     for number in range(KILLS):
         with program(command("local[2]"), site.variables(), tmp_path) as running:

@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
-from pipeline import plan as plans
 from pipeline.errors import JobError
-from pipeline.plan import Manifest, digest_of, plan
-from pipeline.schemas import MANIFEST
+from pipeline.jobs import plan as plans
+from pipeline.jobs.plan import default_parts, plan
+from pipeline.jobs.submit import unfinished
+from pipeline.lake.manifest import Manifest, digests_of
+from pipeline.lake.schemas import MANIFEST
+from pipeline.lake.tables import local_dataframe
 from pipeline.settings import Common, Source
-from pipeline.submit import unfinished
-from pipeline.table_io import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,7 @@ def test_another_table_for_the_same_job_is_refused(
     tmp_path: Path, make: Any, lake: str, ids: list[int], payloads: list[str]
 ) -> None:
     make(parquet(tmp_path, id=[1, 2, 3], payload=["a", "b", "c"]))
-    with pytest.raises(JobError, match=r"was planned on .* with other rows"):
+    with pytest.raises(JobError, match=r"was planned on .* with other data.*--new-run"):
         make(parquet(tmp_path, id=ids, payload=payloads))
     assert [row["payload"] for row in rows_of(lake)] == ["a", "b", "c"]
     assert make(parquet(tmp_path, id=ids, payload=payloads), job="k")[1]
@@ -130,11 +131,11 @@ def test_without_write_nothing_is_made(tmp_path: Path, make: Any, lake: str) -> 
 
 def test_the_digest_is_of_the_rows_not_of_their_order(spark: SparkSession) -> None:
     rows = [(n, str(n), f"p{n}", "", 0, None) for n in range(50)]
-    one, other = (table_of(spark, some, MANIFEST) for some in (rows, rows[::-1]))
-    assert digest_of(one) == digest_of(other.repartition(3))
-    assert digest_of(one) != digest_of(one.withColumn("payload", F.concat("payload", F.lit("x"))))
-    assert digest_of(one) != digest_of(one.withColumn("deadline", F.lit("2026-01-01")))
-    assert digest_of(one.withColumn("part", F.lit(3))) == digest_of(one)
+    one, other = (local_dataframe(spark, some, MANIFEST) for some in (rows, rows[::-1]))
+    assert digests_of(one) == digests_of(other.repartition(3))
+    assert digests_of(one) != digests_of(one.withColumn("payload", F.concat("payload", F.lit("x"))))
+    assert digests_of(one) != digests_of(one.withColumn("deadline", F.lit("2026-01-01")))
+    assert digests_of(one.withColumn("part", F.lit(3))) == digests_of(one)
 
 
 # ---------------------------------------------------------------- formats
@@ -185,3 +186,15 @@ def test_times_become_deadlines_as_rfc_3339_writes_them(
 def test_a_column_may_have_a_dot_in_its_name(tmp_path: Path, make: Any, lake: str) -> None:
     make(parquet(tmp_path, **{"a.id": [1], "a`b": ["x"]}), id="a.id", payload="a`b")
     assert rows_of(lake)[0]["payload"] == "x"
+
+
+def test_parts_are_few_and_none_is_larger_than_a_task_can_sort() -> None:
+    assert [default_parts(rows) for rows in (1, 50_000, 50_001, 10**7, 10**9)] == [1, 1, 2, 64, 1_000]
+
+
+def test_a_table_of_a_catalog_is_planned_by_its_name(spark: SparkSession, make: Any, lake: str) -> None:
+    spark.range(3).selectExpr("id", "concat('p', id) as payload").write.mode("overwrite").saveAsTable("work")
+    make("default.work", format="table")
+    assert [row["payload"] for row in rows_of(lake)] == ["p0", "p1", "p2"]
+    with pytest.raises(JobError, match=r"--input-table default\.nothing cannot be read: .*TABLE_OR_VIEW_NOT_FOUND"):
+        make("default.nothing", format="table", job="k")

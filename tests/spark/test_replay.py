@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline import replay
 from pipeline.errors import JobError
-from pipeline.letters import replayed_headers
+from pipeline.jobs import replay
+from pipeline.messages.dead_letters import replayed_headers
 from tests.spark.support.requests import Found, produce
 from tests.spark.support.site import JobSite
 from worker.codec import Request
@@ -27,7 +26,7 @@ def site(broker: Broker, tmp_path: Path) -> JobSite:
     return JobSite(broker, tmp_path)
 
 
-def letter(
+def dead_letter(
     site: JobSite, sequence: int, error: str = "TimeoutError", job: str = "j", origin: str | None = None, **more: bytes
 ) -> Any:
     """As the worker writes it."""
@@ -39,34 +38,30 @@ def letter(
     return f"{job}/{sequence:010d}".encode(), value, headers
 
 
-def run(site: JobSite, capsys: pytest.CaptureFixture[str], **options: Any) -> dict[str, Any]:
-    replay.run(site.replay(**options))
-    out: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return out
+def run(spark: SparkSession, site: JobSite, **options: Any) -> replay.Replayed:
+    return replay.replay(spark, site.replay(**options))
 
 
-def test_the_chosen_letters_go_back_once_each(
-    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    letters = [letter(site, n, "TimeoutError" if n % 3 else "Reject") for n in range(300)]
-    others = [letter(site, 7, job="other"), (b"x", b"\xff", [])]
-    produce(site.bootstrap, site.letters, [*letters, *others])
+def test_the_chosen_dead_letters_go_back_once_each(spark: SparkSession, site: JobSite) -> None:
+    dead_letters = [dead_letter(site, n, "TimeoutError" if n % 3 else "Reject") for n in range(300)]
+    others = [dead_letter(site, 7, job="other"), (b"x", b"\xff", [])]
+    produce(site.bootstrap, site.dead_letters, [*dead_letters, *others])
     where = "error_type = 'TimeoutError' and attempt = 3"
 
-    said = run(site, capsys, where=where, dry_run=True)
-    assert (said["event"], said["chosen"], said["errors"]) == ("to replay", 200, {"TimeoutError": 200})
+    said = run(spark, site, where=where, dry_run=True)
+    assert (said.selected, said.errors) == (200, {"TimeoutError": 200})
     assert site.sent() == []
 
-    assert run(site, capsys, where=where, chunk=30)["chosen"] == 200
+    assert run(spark, site, where=where, chunk=30).selected == 200
     found = site.sent()
     assert_requests(found, [n for n in range(300) if n % 3])
 
-    again = run(site, capsys, where=where, chunk=7)
-    assert (again["chosen"], again["replayed"]) == (0, 200)
+    again = run(spark, site, where=where, chunk=7)
+    assert (again.selected, again.replayed) == (0, 200)
     assert len(site.sent()) == 200
 
     # The rest, though its offsets lie between those of the ones that were sent.
-    assert run(site, capsys)["chosen"] == 100
+    assert run(spark, site).selected == 100
     assert_requests(site.sent(), list(range(300)))
 
 
@@ -78,26 +73,18 @@ def assert_requests(found: list[Found], sequences: list[int]) -> None:
         assert one.headers == {"job": b"j", "trace": b"\xff", "replay": b"1"}
 
 
-def test_what_cannot_or_must_not_go_back_is_counted(
-    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    letters = [
-        letter(site, 0),
-        letter(site, 1, replay=b"2"),
-        letter(site, 2, replay=b"1"),
-        letter(site, 3, x_value_dropped=b"too large"),
-        letter(site, 4, origin="elsewhere"),
-        letter(site, 5, replay=b"nonsense"),
+def test_what_cannot_or_must_not_go_back_is_counted(spark: SparkSession, site: JobSite) -> None:
+    dead_letters = [
+        dead_letter(site, 0),
+        dead_letter(site, 1, replay=b"2"),
+        dead_letter(site, 2, replay=b"1"),
+        dead_letter(site, 3, x_value_dropped=b"too large"),
+        dead_letter(site, 4, origin="elsewhere"),
+        dead_letter(site, 5, replay=b"nonsense"),
     ]
-    produce(site.bootstrap, site.letters, letters)
-    said = run(site, capsys, max_replays=2)
-    assert {name: said[name] for name in ("chosen", "replayed", "exhausted", "lost", "stray")} == {
-        "chosen": 3,
-        "replayed": 0,
-        "exhausted": 1,
-        "lost": 1,
-        "stray": 1,
-    }
+    produce(site.bootstrap, site.dead_letters, dead_letters)
+    said = run(spark, site, max_replays=2)
+    assert said[1:6] == (3, 0, 1, 1, 1)
     replays = {int((one.key or b"")[-10:]): one.headers["replay"] for one in site.sent()}
     assert replays == {0: b"1", 2: b"2", 5: b"1"}
 
@@ -105,7 +92,7 @@ def test_what_cannot_or_must_not_go_back_is_counted(
 def test_a_wrong_condition_is_one_line(spark: SparkSession, site: JobSite) -> None:
     for where in ("no_such_column = 1", "error_type ==== 1", "error_type"):
         with pytest.raises(JobError, match=r"--where '.*' cannot be used: ") as caught:
-            replay.run(site.replay(where=where))
+            replay.replay(spark, site.replay(where=where))
         assert "\n" not in str(caught.value)
 
 

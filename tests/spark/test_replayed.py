@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from pipeline import replay
-from pipeline.audit import audit
-from pipeline.collect import collect
-from pipeline.findings import Verdict
-from pipeline.schemas import MANIFEST
+from pipeline.audit.result import Verdict
+from pipeline.jobs import replay
+from pipeline.jobs.audit import audit
+from pipeline.jobs.collect import collect
 from pipeline.settings import ReplaySettings
 from tests.spark.support import tables
 from tests.spark.support.exchange import Place, Site
@@ -26,13 +25,13 @@ ROWS = 8
 DEAD = (1, 2, 3, 4)
 
 
-def replayed(site: Site, asked: dict[int, Place]) -> dict[int, Place]:
-    """Replay the letters; where the requests stand that came so."""
-    replay.run(ReplaySettings(kafka=site.kafka, **site.common))
+def replayed(spark: SparkSession, site: Site, requested: dict[int, Place]) -> dict[int, Place]:
+    """Replay the dead letters; where the requests stand that came so."""
+    replay.replay(spark, ReplaySettings(kafka=site.kafka, **site.common))
     found = {}
     for record in site.records(site.requests):
         place = Place(site.requests, record.partition, record.offset)
-        if place not in asked.values():
+        if place not in requested.values():
             found[int(record.key[-10:])] = place
     return found
 
@@ -41,16 +40,16 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     site = Site(broker, tmp_path)
-    tables.manifest(spark, ROWS).select(*MANIFEST.fieldNames()).write.parquet(site.auditing().manifest)
-    asked = site.ask(range(ROWS))
-    site.send(site.acks, [site.answer(n, asked[n]) for n in range(ROWS) if n not in DEAD])
-    site.send(site.letters, [site.letter(n, asked[n]) for n in DEAD])
-    site.send(site.acks, [site.dead(n, asked[n]) for n in DEAD])
-    again = replayed(site, asked)
+    tables.plan(spark, site.auditing().manifest, ROWS)
+    requested = site.send_requests(range(ROWS))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
+    site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in DEAD])
+    site.send(site.acks, [site.dead(n, requested[n]) for n in DEAD])
+    again = replayed(spark, site, requested)
     assert set(again) == set(DEAD)
     site.send(site.acks, [site.answer(n, again[n]) for n in DEAD])
     # The replay is answered twice; and what died is answered twice as dead, once after the replay's answer.
-    site.send(site.acks, [site.answer(2, again[2]), site.dead(3, asked[3])])
+    site.send(site.acks, [site.answer(2, again[2]), site.dead(3, requested[3])])
 
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pipeline.findings import Counts, Findings
+from pipeline.audit.evidence import Evidence, State
+from pipeline.audit.result import AuditResult, Counts
 from pipeline.report import page
 from pipeline.report.words import duration, percent, rounded, shortened
 from tests.spark.support.findings import proved
@@ -19,7 +20,7 @@ PNG = b"\x89PNG"
 class Reader(HTMLParser):
     """The texts of a page, its addresses, and whether every tag that is opened is closed."""
 
-    VOID = frozenset({"meta", "img"})
+    VOID = frozenset({"meta", "img", "br"})
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ def test_long_lists_are_cut_and_places_are_short() -> None:
 
 
 def test_a_job_without_answers_has_a_page_too() -> None:
-    reader = Reader(page(Findings(job="j", requests_from="manifest", counts=Counts())))
+    reader = Reader(page(AuditResult(job="j", requests_from="manifest", counts=Counts())))
     assert reader.addresses == []
     assert "UNDECIDED" in reader.texts
 
@@ -119,3 +120,12 @@ def test_numbers_read_well() -> None:
     ]
     assert [rounded(number) for number in (1156.4, 3.14159)] == ["1,156", "3.14"]
     assert shortened("abcdefghij", 5) == "ab…ij"
+
+
+def test_evidence_that_failed_is_on_the_page_with_what_to_do() -> None:
+    found = proved()
+    found.evidence.append(Evidence("acks is not compacted", State.FAILED, "cleanup.policy=<compact>", "set delete"))
+    texts = " ".join(Reader(page(found)).texts)
+    assert "UNDECIDED" in texts
+    assert "not shown that acks is not compacted: cleanup.policy=<compact> (to do: set delete)" in texts
+    assert "To do: set delete" in re.sub(r"\s+", " ", texts)

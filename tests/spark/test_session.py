@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
+from pipeline.session import _jars
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -37,6 +39,16 @@ def test_nothing_is_left_where_the_user_stands(
     monkeypatch.chdir(tmp_path)
     assert spark.range(3).agg(F.sum("id")).collect() == [(3,)]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_packages_of_the_site_are_fetched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.master yarn\nspark.jars.packages=of.the:site:1,another:one:2\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    ours, *site = _jars("iceberg")["spark.jars.packages"].split(",")
+    assert ours.startswith("org.apache.iceberg:")
+    assert site == ["of.the:site:1", "another:one:2"]
 
 
 def test_the_kafka_connector_is_loaded(spark: SparkSession) -> None:

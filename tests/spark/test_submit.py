@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
-from pipeline import submit
-from pipeline.channel import KafkaChannel, fence
-from pipeline.codec import encode_requests
-from pipeline.errors import BrokerError, JobError, told
-from pipeline.ledger import Ledger
-from pipeline.ranges import Ranges
-from pipeline.schemas import MANIFEST, OUTGOING, RECORD
-from pipeline.sending import create_ledger, producer_properties, task_each
-from pipeline.table_io import table_of
-from pipeline.topics import Topics
-from tests.fakes.murmur2 import partition_of
+from pipeline.errors import BrokerError, JobError, format_error
+from pipeline.exactly_once.channel import KafkaChannel, fence
+from pipeline.exactly_once.progress_log import ProgressLog
+from pipeline.exactly_once.ranges import Ranges
+from pipeline.exactly_once.runs import submit_name
+from pipeline.exactly_once.sender import Sender
+from pipeline.exactly_once.turns import take_turn
+from pipeline.jobs import submit
+from pipeline.kafka.sending import create_progress_log, producer_properties, task_each
+from pipeline.kafka.topics import Topics
+from pipeline.lake.schemas import MANIFEST, OUTGOING, RECORD
+from pipeline.lake.tables import local_dataframe
+from pipeline.messages.requests import Run, encode_requests, request_rows
 from tests.kafka_broker import recreate_topic
 from tests.spark.support.requests import open_transaction, produce
 from tests.spark.support.site import JobSite
 from worker.codec import Request
 from worker.kafka.cluster import Cluster
+from worker.testing.murmur2 import partition_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,18 +44,15 @@ def site(broker: Broker, tmp_path: Path) -> JobSite:
     return JobSite(broker, tmp_path)
 
 
-def result(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    return found
-
-
-def ledger_of(site: JobSite) -> Ledger:
+def progress_log_of(site: JobSite) -> ProgressLog:
     topic = Topics(site.kafka).get(site.requests)
-    return Ledger(site.kafka.client_properties(), site.kafka.ledger_topic, f"submit/j/{topic.id}")
+    return ProgressLog(
+        site.kafka.client_properties(), site.kafka.progress_topic, submit_name("j", topic.id, site.run())
+    )
 
 
 def channel(site: JobSite, part: int) -> KafkaChannel:
-    return KafkaChannel(producer_properties(site.kafka), ledger_of(site), part, cumulative=True)
+    return KafkaChannel(producer_properties(site.kafka), progress_log_of(site), part, cumulative=True)
 
 
 def row(site: JobSite, part: int, sequence: int) -> Any:
@@ -62,39 +62,32 @@ def row(site: JobSite, part: int, sequence: int) -> Any:
 # ---------------------------------------------------------------- exactly once
 
 
-def test_each_request_is_there_once_and_as_the_contract_says(
-    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_request_is_there_once_and_as_the_contract_says(spark: SparkSession, site: JobSite) -> None:
     deadlines = [None if n % 2 else "2026-01-01T00:00:00Z" for n in range(3_000)]
     source = site.source(3_000, 4, deadline=deadlines)
-    submit.run(site.submit(source=source, chunk=300))
-    assert result(capsys)["sent"] == 3_000
+    assert submit.submit(spark, site.submit(source=source, chunk=300)).sent == 3_000
+    run = site.run().encode()
     found = site.sent()
     assert sorted(one.key or b"" for one in found) == [f"j/{n:010d}".encode() for n in range(3_000)]
     for one in found:
         sequence = int((one.key or b"")[-10:])
         assert Request.FromString(one.value or b"\x08\x00") == Request(sequence=sequence, payload=f"p{sequence}")
         assert one.partition == partition_of(one.key or b"", 4), "not where Kafka's Java clients put this key"
-        assert one.headers == {"job": b"j", **({} if sequence % 2 else {"x-deadline": b"2026-01-01T00:00:00Z"})}
+        assert one.headers == {
+            "job": b"j",
+            "x-run": run,
+            **({} if sequence % 2 else {"x-deadline": b"2026-01-01T00:00:00Z"}),
+        }
 
-    submit.run(site.submit(source=source))
-    assert result(capsys) | {"seconds": 0} == {
-        "event": "submitted",
-        "job": "j",
-        "topic": site.requests,
-        "semantics": "exactly-once",
-        "planned": 3_000,
-        "there": 3_000,
-        "sent": 0,
-        "seconds": 0,
-    }
+    done = submit.submit(spark, site.submit(source=source))
+    assert done == submit.Submitted(site.run(), site.requests, 3_000, already_sent=3_000, sent=0)
     assert len(site.sent()) == 3_000
 
 
-def test_what_died_is_finished(spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_died_is_finished(spark: SparkSession, site: JobSite) -> None:
     """A part is half there, another has an open transaction with records in the topic and nobody to end it."""
     site.plan(spark, 1_000, parts=4)
-    create_ledger(site.kafka)
+    create_progress_log(site.kafka)
     half = channel(site, 0)
     half.send([row(site, 0, sequence) for sequence in range(100)])
     half.close()
@@ -102,32 +95,47 @@ def test_what_died_is_finished(spark: SparkSession, site: JobSite, capsys: pytes
     left._producer.begin_transaction()
     for sequence in range(500, 550):
         left._producer.produce(site.requests, b"\x08\x01", f"j/{sequence:010d}".encode())
-    left._producer.produce(left._ledger.topic, b"500-549", left._ledger.key(2), partition=left._place)
+    left._producer.produce(left._progress_log.topic, b"500-549", left._progress_log.key(2), partition=left._place)
     left._producer.flush()
     began = time.monotonic()
-    submit.run(site.submit())
+    done = submit.submit(spark, site.submit())
     assert time.monotonic() - began < 50, "waited for the transaction to time out instead of ending it"
     assert site.sequences() == list(range(1_000))
-    assert result(capsys)["there"] == 100
+    assert done.already_sent == 100
     with pytest.raises(JobError, match="part 2 was taken over"):
         left.send([row(site, 2, 500)])
     assert site.sequences() == list(range(1_000))
 
 
+def test_a_task_of_an_earlier_submit_leaves_a_later_one_alone(site: JobSite) -> None:
+    """Spark tries a fenced task again. Without looking it would fence the later submit, and both would fail in turn."""
+    create_progress_log(site.kafka)
+    log, properties = progress_log_of(site), producer_properties(site.kafka)
+    earlier = Sender(properties, log, chunk=10, cumulative=True, turn=take_turn(log))
+    fenced = earlier.channel(0)
+    later = Sender(properties, log, chunk=10, cumulative=True, turn=take_turn(log)).channel(0)
+    with pytest.raises(JobError, match="part 0 was taken over"):
+        fenced.send([row(site, 0, 1)])
+    with pytest.raises(JobError, match="another submit or replay of the same job is running"):
+        earlier.channel(0)
+    later.send([row(site, 0, 1)])
+    assert site.sequences() == [1]
+
+
 def test_a_committed_chunk_behind_anothers_open_transaction_is_seen(site: JobSite) -> None:
-    """Read only to the last stable offset, the ledger would seem empty, and the chunk would be sent again."""
-    create_ledger(site.kafka)
-    blocking = open_transaction(site.bootstrap, site.kafka.ledger_topic, f"blocking-{site.requests}")
+    """Read only to the last stable offset, the progress_log would seem empty, and the chunk would be sent again."""
+    create_progress_log(site.kafka)
+    blocking = open_transaction(site.bootstrap, site.kafka.progress_topic, f"blocking-{site.requests}")
     first = channel_beside(site, blocking)
     assert first == Ranges(range(10))
 
 
 def channel_beside(site: JobSite, blocking: Any) -> Ranges:
-    ledger = ledger_of(site)
-    writer = KafkaChannel.__new__(KafkaChannel)  # without reading the ledger, which would wait for the other
-    writer._ledger, writer._part, writer._cumulative, writer.sent = ledger, 0, True, Ranges()
+    progress_log = progress_log_of(site)
+    writer = KafkaChannel.__new__(KafkaChannel)  # without reading the progress_log, which would wait for the other
+    writer._progress_log, writer._part, writer._cumulative, writer.sent = progress_log, 0, True, Ranges()
     writer._place = 0
-    writer._producer = fence(producer_properties(site.kafka), ledger, 0)
+    writer._producer = fence(producer_properties(site.kafka), progress_log, 0)
     writer.send([row(site, 0, sequence) for sequence in range(10)])
     threading.Timer(2.0, blocking.abort_transaction).start()
     return channel(site, 0).sent
@@ -135,12 +143,12 @@ def channel_beside(site: JobSite, blocking: Any) -> Ranges:
 
 def test_nobody_waits_for_the_open_transaction_of_another_part(site: JobSite) -> None:
     """Spark may start a fresh task before it tries the ones again that died and left their transactions open."""
-    create_ledger(site.kafka)
-    blocking = open_transaction(site.bootstrap, site.kafka.ledger_topic, f"blocking-{site.requests}")
+    create_progress_log(site.kafka)
+    blocking = open_transaction(site.bootstrap, site.kafka.progress_topic, f"blocking-{site.requests}")
     began = time.monotonic()
     beside = channel(site, 1)
     beside.send([row(site, 1, 7)])
-    assert ledger_of(site).peek() == {1: Ranges([7])}
+    assert progress_log_of(site).peek() == {1: Ranges([7])}
     assert time.monotonic() - began < 30
     blocking.abort_transaction()
 
@@ -148,11 +156,11 @@ def test_nobody_waits_for_the_open_transaction_of_another_part(site: JobSite) ->
 def test_a_ledger_of_one_partition_is_gone_on_with(spark: SparkSession, site: JobSite) -> None:
     """As it was made before."""
     site.plan(spark, 400, parts=3)
-    Cluster(site.kafka.client_properties()).create(site.kafka.ledger_topic, 1, {"cleanup.policy": "compact"})
+    Cluster(site.kafka.client_properties()).create(site.kafka.progress_topic, 1, {"cleanup.policy": "compact"})
     half = channel(site, 2)
     half.send([row(site, 2, sequence) for sequence in range(300, 350)])
     half.close()
-    submit.run(site.submit())
+    submit.submit(spark, site.submit())
     assert site.sequences() == list(range(400))
 
 
@@ -163,10 +171,10 @@ def test_a_task_that_fails_is_tried_again_without_doubles(
     site.plan(spark, 400, parts=2)
     marks = tmp_path / "marks"
     marks.mkdir()
-    whole = submit.request_rows
+    whole = request_rows
 
-    def dying(job: str, topic: str, batch: pa.RecordBatch) -> Any:  # inside, so that it travels to the task as code
-        for number, one in enumerate(whole(job, topic, batch)):
+    def dying(run: Run, topic: str, batch: pa.RecordBatch) -> Any:  # inside, so that it travels to the task as code
+        for number, one in enumerate(whole(run, topic, batch)):
             mark = marks / str(one[0])
             if number == 120 and not mark.exists():
                 mark.touch()
@@ -174,13 +182,13 @@ def test_a_task_that_fails_is_tried_again_without_doubles(
             yield one
 
     monkeypatch.setattr(submit, "request_rows", dying)
-    submit.run(site.submit(chunk=50))
+    submit.submit(spark, site.submit(chunk=50))
     assert site.sequences() == list(range(400))
     assert len(list(marks.iterdir())) == 2
 
 
 @pytest.mark.parametrize("parts", [[0], [3, 7, 50], list(range(40))])
-def test_each_part_has_a_task_of_its_own(spark: SparkSession, parts: list[int]) -> None:
+def test_each_part_has_its_own_task(spark: SparkSession, parts: list[int]) -> None:
     """A task that is tried again would wait for the transaction it left open in another of its parts."""
     part = F.get(F.lit(parts), (F.col("id") % len(parts)).cast("int"))
     table = spark.range(400).select(part.alias("part"), F.col("id").alias("number"))
@@ -189,18 +197,18 @@ def test_each_part_has_a_task_of_its_own(spark: SparkSession, parts: list[int]) 
     assert sorted(row.task for row in found) == list(range(len(parts)))
 
 
-def test_a_topic_made_anew_has_none_of_the_requests(spark: SparkSession, site: JobSite) -> None:
+def test_a_recreated_topic_has_none_of_the_requests(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 50)
-    submit.run(site.submit())
+    submit.submit(spark, site.submit())
     recreate_topic(site.bootstrap, site.requests, 4)
-    submit.run(site.submit())
+    submit.submit(spark, site.submit())
     assert site.sequences() == list(range(50))
 
 
 def test_a_rate_is_kept(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 120, parts=2)
     began = time.monotonic()
-    submit.run(site.submit(rate=40.0))
+    submit.submit(spark, site.submit(rate=40.0))
     assert time.monotonic() - began > 120 / 40 - 1.1  # the last second's worth does not wait for its end
     assert site.sequences() == list(range(120))
 
@@ -208,36 +216,62 @@ def test_a_rate_is_kept(spark: SparkSession, site: JobSite) -> None:
 def test_a_request_that_the_topic_does_not_take_is_named(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 3, payload=["a", "x" * 2_000_000, "b"])
     with pytest.raises(Exception, match=r"(?i)too large") as caught:
-        submit.run(site.submit())
-    assert told(caught.value) == ["part 0 cannot be sent: Broker: Message size too large"]
+        submit.submit(spark, site.submit())
+    assert format_error(caught.value) == ["part 0 cannot be sent: Broker: Message size too large"]
     assert site.sent() == []
 
 
 # ---------------------------------------------------------------- dry runs, resumes, mistakes
 
 
-def test_a_dry_run_only_says_what_is_missing(
-    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    submit.run(site.submit(source=site.source(20), dry_run=True))
-    assert result(capsys)["missing"] == 20
-    assert Topics(site.kafka).find(site.kafka.ledger_topic) is None
+def test_a_dry_run_only_says_what_is_missing(spark: SparkSession, site: JobSite) -> None:
+    done = submit.submit(spark, site.submit(source=site.source(20), dry_run=True))
+    assert (done.planned, done.already_sent) == (20, 0)
+    assert Topics(site.kafka).find(site.kafka.progress_topic) is None
     with pytest.raises(JobError, match="job 'j' is not planned"):
-        submit.run(site.submit())
+        submit.submit(spark, site.submit())
 
 
 def test_no_resume_refuses_what_was_begun(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 20)
-    submit.run(site.submit(resume=False))
+    submit.submit(spark, site.submit(resume=False))
     with pytest.raises(JobError, match="20 of the 20 requests of job 'j' are in the topic already"):
-        submit.run(site.submit(resume=False))
+        submit.submit(spark, site.submit(resume=False))
+
+
+@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
+def test_other_data_under_the_same_job_name_is_an_error_until_a_new_run_is_wanted(
+    spark: SparkSession, site: JobSite, tmp_path: Path, semantics: Any
+) -> None:
+    """From another lake, which knows nothing of the first: the topic does."""
+    submit.submit(spark, site.submit(source=site.source(20), semantics=semantics))
+    first, other = site.run(), replace(site.submit(semantics=semantics), lake=str(tmp_path / "other"))
+    changed = site.source(20, payload=[f"other {n}" for n in range(20)])
+    with pytest.raises(JobError, match=f"was submitted to {site.requests} as run {first}.*--new-run"):
+        submit.submit(spark, replace(other, source=changed))
+    assert len(site.sent()) == 20
+    done = submit.submit(spark, replace(other, source=changed, new_run=True))
+    assert (done.sent, done.run != first) == (20, True)
+    assert submit.submit(spark, other).already_sent == 20
+    headers = [one.headers["x-run"] for one in site.sent()]
+    assert (headers.count(first.encode()), headers.count(done.run.encode())) == (20, 20)
+    assert submit.submit(spark, site.submit(semantics=semantics)).already_sent == 20
+
+
+def test_what_an_earlier_version_submitted_counts_as_another_run(spark: SparkSession, site: JobSite) -> None:
+    create_progress_log(site.kafka)
+    before = channel(site, 0)
+    before.send([row(site, 0, sequence) for sequence in range(5)])
+    before.close()
+    with pytest.raises(JobError, match="a run that an earlier version of pipeline submitted"):
+        submit.submit(spark, site.submit(source=site.source(5)))
 
 
 def test_the_two_ways_of_sending_are_not_mixed(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 20)
-    submit.run(site.submit())
+    submit.submit(spark, site.submit())
     with pytest.raises(JobError, match="begun with --semantics exactly-once"):
-        submit.run(site.submit(semantics="at-least-once"))
+        submit.submit(spark, site.submit(semantics="at-least-once"))
     assert len(site.sent()) == 20
 
 
@@ -245,41 +279,38 @@ def test_a_missing_topic_is_an_error_before_anything_is_done(spark: SparkSession
     site.environment["KAFKA_REQUEST_TOPIC"] = "no-such-topic"
     kafka = type(site.kafka).load(site.environment)
     with pytest.raises(BrokerError, match="there is no topic 'no-such-topic'"):
-        submit.run(site.submit(kafka=kafka, source=site.source(3)))
+        submit.submit(spark, site.submit(kafka=kafka, source=site.source(3)))
 
 
 # ---------------------------------------------------------------- at least once
 
 
-def test_at_least_once_sends_what_is_missing(
-    spark: SparkSession, site: JobSite, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_at_least_once_sends_what_is_missing(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 500)
-    there: list[Any] = [(f"j/{n:010d}".encode(), b"\x08\x01", []) for n in range(0, 500, 5)]
-    strangers: list[Any] = [(key, b"x", []) for key in (b"k/0000000001", b"j/1", b"\xff\xfe", b"xj/0000000002")]
-    produce(site.bootstrap, site.requests, [*there, *strangers, (None, b"x", [])])
-    submit.run(site.submit(semantics="at-least-once", rate=10_000.0))
-    out = result(capsys)
-    assert (out["there"], out["sent"]) == (100, 400)
-    own = [one for one in site.sent() if (one.key or b"").startswith(b"j/0")]
-    assert sorted(one.key or b"" for one in own) == [f"j/{n:010d}".encode() for n in range(500)]
-    for one in own:
+    headers: list[Any] = [("x-run", site.run().encode())]
+    there: list[Any] = [(f"j/{n:010d}".encode(), b"\x08\x01", headers) for n in range(0, 500, 5)]
+    others: list[Any] = [(key, b"x", []) for key in (b"k/0000000001", b"j/1", b"\xff\xfe", b"xj/0000000002")]
+    produce(site.bootstrap, site.requests, [*there, *others, (None, b"x", [])])
+    done = submit.submit(spark, site.submit(semantics="at-least-once", rate=10_000.0))
+    assert (done.already_sent, done.sent) == (100, 400)
+    mine = [one for one in site.sent() if (one.key or b"").startswith(b"j/0")]
+    assert sorted(one.key or b"" for one in mine) == [f"j/{n:010d}".encode() for n in range(500)]
+    for one in mine:
         assert one.partition == partition_of(one.key or b"", 4)
-    assert {one.headers.get("job") for one in own if int((one.key or b"")[-10:]) % 5} == {b"j"}
-    submit.run(site.submit(semantics="at-least-once"))
-    assert result(capsys)["sent"] == 0
+    assert {one.headers.get("job") for one in mine if int((one.key or b"")[-10:]) % 5} == {b"j"}
+    assert submit.submit(spark, site.submit(semantics="at-least-once")).sent == 0
 
 
 def test_sent_sequences_are_those_of_the_job(spark: SparkSession) -> None:
     keys = [b"j/0000000001", b"j/0000000001", b"j/0000000002", b"k/0000000003", b"j/4", b"\xff", None, b"j/9999999999"]
-    records = table_of(spark, [(key, None, "t", 0, n, None, None) for n, key in enumerate(keys)], RECORD)
-    found = submit.sent_sequences(records, "j").where(F.col("sequence").isNotNull())
+    records = local_dataframe(spark, [(key, None, "t", 0, n, None, None) for n, key in enumerate(keys)], RECORD)
+    found = submit.sent_sequences(records, Run("j", "")).where(F.col("sequence").isNotNull())
     assert sorted(one.sequence for one in found.collect()) == [1, 2]
 
 
 def test_remaining_is_what_was_not_sent(spark: SparkSession) -> None:
-    manifest = table_of(spark, [(n, str(n), "p", "", 0, None) for n in range(5)], MANIFEST)
-    sent = table_of(spark, [(1,), (3,), (9,)], "sequence int")
+    manifest = local_dataframe(spark, [(n, str(n), "p", "", 0, None) for n in range(5)], MANIFEST)
+    sent = local_dataframe(spark, [(1,), (3,), (9,)], "sequence int")
     assert sorted(one.sequence for one in submit.remaining(manifest, sent).collect()) == [0, 2, 4]
 
 
@@ -288,8 +319,8 @@ def test_both_ways_send_the_same_bytes() -> None:
     kinds = [pa.int32(), pa.int64(), pa.int32(), pa.string(), pa.string()]
     arrays = [pa.array(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, list(columns))
-    (sink,) = encode_requests("j", [batch])
+    (sink,) = encode_requests(Run("j", "r1"), [batch])
     assert sink.schema.names == OUTGOING.fieldNames()
-    for mine, other in zip(submit.request_rows("j", "t", batch), sink.to_pylist(), strict=True):
+    for mine, other in zip(request_rows(Run("j", "r1"), "t", batch), sink.to_pylist(), strict=True):
         headers = [(header["key"], header["value"]) for header in other["headers"]]
         assert mine[3:] == (other["key"], other["value"], headers)

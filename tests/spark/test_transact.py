@@ -8,12 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.ledger import Ledger
-from pipeline.ranges import Ranges
-from pipeline.transact import Pace, Sent, chunks, send_rows
+from pipeline.exactly_once.chunks import Sent, chunks, send_rows
+from pipeline.exactly_once.progress_log import ProgressLog
+from pipeline.exactly_once.ranges import Ranges
+from pipeline.exactly_once.throttle import Throttle
 
 if TYPE_CHECKING:
-    from pipeline.transact import Row
+    from pipeline.exactly_once.chunks import Row
 
 numbers = st.frozensets(st.integers(0, 60))
 
@@ -71,7 +72,7 @@ def test_each_row_is_committed_once_however_often_the_task_dies(
     results: list[Sent] = []
     while True:
         try:
-            results = list(send_rows(rows, chunk, broker.channel, Pace(None)))
+            results = list(send_rows(rows, chunk, broker.channel, Throttle(None)))
             break
         except DiedError:
             continue
@@ -82,8 +83,8 @@ def test_each_row_is_committed_once_however_often_the_task_dies(
 def test_a_second_run_sends_nothing() -> None:
     broker = Broker([])
     rows = [row(0, number) for number in range(10)]
-    assert list(send_rows(rows, 3, broker.channel, Pace(None))) == [Sent(0, 10, 0)]
-    assert list(send_rows(rows, 4, broker.channel, Pace(None))) == [Sent(0, 0, 10)]
+    assert list(send_rows(rows, 3, broker.channel, Throttle(None))) == [Sent(0, 10, 0)]
+    assert list(send_rows(rows, 4, broker.channel, Throttle(None))) == [Sent(0, 0, 10)]
     assert len(broker.committed) == 10
 
 
@@ -97,7 +98,7 @@ def test_chunks_are_small_and_complete(sizes: list[int], most: int, most_bytes: 
         assert len(chunk) == 1 or sum(len(one[4] or b"") for one in chunk) <= most_bytes
 
 
-# ---------------------------------------------------------------- pace
+# ---------------------------------------------------------------- throttle
 
 
 class Clock:
@@ -113,10 +114,10 @@ class Clock:
 @given(st.floats(0.1, 1e6), st.lists(st.tuples(st.integers(1, 100), st.floats(0, 3)), min_size=1))
 def test_there_are_never_more_rows_than_the_rate_allows(rate: float, batches: list[tuple[int, float]]) -> None:
     clock = Clock()
-    pace = Pace(rate, lambda: clock.now, clock.sleep)
+    throttle = Throttle(rate, lambda: clock.now, clock.sleep)
     sent = 0
     for rows, work in batches:
-        pace.wait(rows)
+        throttle.wait(rows)
         # What was sent before has used its time when more is sent.
         assert sent <= rate * (clock.now - 100.0) * (1 + 1e-9) + 1e-6
         sent += rows
@@ -124,16 +125,16 @@ def test_there_are_never_more_rows_than_the_rate_allows(rate: float, batches: li
 
 
 def test_without_a_rate_nothing_waits() -> None:
-    pace = Pace(None, sleep=Clock().sleep, now=lambda: pytest.fail("asked for the time"))
-    pace.wait(10**9)
-    assert pace.chunk(500) == 500
+    throttle = Throttle(None, sleep=Clock().sleep, now=lambda: pytest.fail("asked for the time"))
+    throttle.wait(10**9)
+    assert throttle.chunk(500) == 500
 
 
 def test_a_rate_makes_chunks_of_a_second() -> None:
-    assert (Pace(20.0).chunk(500), Pace(0.1).chunk(500), Pace(1e6).chunk(500)) == (20, 1, 500)
+    assert (Throttle(20.0).chunk(500), Throttle(0.1).chunk(500), Throttle(1e6).chunk(500)) == (20, 1, 500)
 
 
-# ---------------------------------------------------------------- ranges and the ledger's records
+# ---------------------------------------------------------------- ranges and the progress_log's records
 
 
 @given(numbers, numbers)
@@ -158,11 +159,11 @@ def test_other_texts_are_no_ranges(text: str) -> None:
 
 @given(st.integers(0, 1000), st.text())
 def test_the_ledger_knows_its_own_records(part: int, slot: str) -> None:
-    ledger = Ledger({}, "t", "submit/j/id")
-    assert ledger.part_of(Ledger({}, "t", "submit/j/id").key(part, slot)) == part
+    progress_log = ProgressLog({}, "t", "submit/j/id")
+    assert progress_log.part_of(ProgressLog({}, "t", "submit/j/id").key(part, slot)) == part
     for other in ("submit/j2/id", "submit/j/i", "replay/j/id", "submit/j/id/1"):
-        assert Ledger({}, "t", other).part_of(ledger.key(part, slot)) is None
+        assert ProgressLog({}, "t", other).part_of(progress_log.key(part, slot)) is None
 
 
 def test_the_ledgers_secrets_are_not_shown() -> None:
-    assert "hunter2" not in repr(Ledger({"sasl.password": "hunter2"}, "t", "n"))
+    assert "hunter2" not in repr(ProgressLog({"sasl.password": "hunter2"}, "t", "n"))

@@ -9,38 +9,27 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
-from pipeline.schemas import RECORD
-from pipeline.table_io import table_of
-from pipeline.transforms import claims, order, reconcile, repeats, workload
+from pipeline.audit import attribution, bitmap, ordering, replays
+from pipeline.lake.schemas import RECORD
+from pipeline.lake.tables import local_dataframe
 from tests.spark.support import tables
-from tests.spark.support.tables import answer, at, bronze, failed, garbage, letter, manifest
+from tests.spark.support.attributed import by_sequence, found
+from tests.spark.support.tables import answer, at, bronze, dead_letter, failed, garbage, manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def by_sequence(frame: DataFrame, rows: int) -> DataFrame:
-    return claims.by_sequence(claims.answers(frame), tables.JOB, rows)
-
-
-def by_sequence_of_all(frame: DataFrame) -> DataFrame:
-    return claims.by_sequence(frame, tables.JOB, 100)
-
-
 def requests(spark: SparkSession, rows: int) -> DataFrame:
     numbers = manifest(spark, rows).select(F.col("sequence").cast("long").alias("number"))
-    return numbers.select(F.lit(claims.ONE_SPACE).alias("space"), "number")
-
-
-def found(frame: DataFrame, *columns: str) -> set[tuple[Any, ...]]:
-    return {tuple(row) for row in frame.select(*columns).collect()}
+    return numbers.select(F.lit(attribution.ONE_SPACE).alias("space"), "number")
 
 
 def test_the_kinds_of_records_are_told_apart(spark: SparkSession) -> None:
-    table = bronze(spark, [answer(0), garbage(offset=5), letter(2)])
-    assert found(claims.answers(table), "offset") == {(0,)}
-    assert found(claims.undecodable(table), "offset") == {(5,)}
-    assert found(claims.dead_letters(table), "topic") == {(tables.LETTERS,)}
+    table = bronze(spark, [answer(0), garbage(offset=5), dead_letter(2)])
+    assert found(attribution.answers(table), "offset") == {(0,)}
+    assert found(attribution.undecodable(table), "offset") == {(5,)}
+    assert found(attribution.dead_letters(table), "topic") == {(tables.DEAD_LETTERS,)}
 
 
 def test_an_answer_without_a_planned_request_says_why(spark: SparkSession) -> None:
@@ -55,40 +44,48 @@ def test_an_answer_without_a_planned_request_says_why(spark: SparkSession) -> No
     reasons = found(by_sequence(bronze(spark, rows), 3), "offset", "reason")
     assert reasons == {
         (0, None),
-        (1, claims.NO_KEY),
-        (2, claims.OTHER_JOB),
-        (3, claims.NOT_PLANNED),
-        (4, claims.SEQUENCE_DIFFERS),
+        (1, attribution.NO_KEY),
+        (2, attribution.OTHER_JOB),
+        (3, attribution.NOT_PLANNED),
+        (4, attribution.SEQUENCE_DIFFERS),
         (5, None),
     }
 
 
+def test_answers_of_another_run_are_unexpected_unless_the_run_is_known(spark: SparkSession) -> None:
+    table = bronze(spark, [answer(0, run="r1"), answer(1, run="r2"), answer(2)])
+    reasons = found(attribution.by_sequence(table, tables.JOB, 3, "r1"), "offset", "reason")
+    assert reasons == {(0, None), (1, attribution.OTHER_RUN), (2, None)}
+    assert found(attribution.without_other_runs(table, tables.JOB, ["r2", ""]), "offset") == {(0,), (2,)}
+    assert found(attribution.of_other_runs(table, tables.JOB, ["r2", ""]), "offset") == {(1,)}
+
+
 def test_without_a_manifest_the_origin_is_what_counts(spark: SparkSession) -> None:
     rows = [answer(7, partition=3), answer(1, origin_topic=None), answer(2, origin_topic="elsewhere")]
-    claimed = claims.by_origin(claims.answers(bronze(spark, rows)), [tables.REQUESTS])
+    claimed = attribution.by_origin(attribution.answers(bronze(spark, rows)), [tables.REQUESTS])
     assert found(claimed, "space", "number", "reason") == {
         (f"{tables.REQUESTS}/3", 7, None),
-        ("0", 1, claims.NO_ORIGIN),
-        ("elsewhere/0", 2, claims.OTHER_TOPIC),
+        ("0", 1, attribution.NO_ORIGIN),
+        ("elsewhere/0", 2, attribution.OTHER_TOPIC),
     }
 
 
 def test_records_of_known_jobs_are_left_to_their_own_audit(spark: SparkSession) -> None:
     table = bronze(spark, [answer(0), answer(1, job="known"), answer(2, job="unknown"), answer(3, job=None)])
-    assert found(claims.without_other_jobs(table, ["known"]), "offset") == {(0,), (2,), (3,)}
-    assert found(claims.without_other_jobs(table, []), "offset") == {(0,), (1,), (2,), (3,)}
+    assert found(attribution.without_other_jobs(table, ["known"]), "offset") == {(0,), (2,), (3,)}
+    assert found(attribution.without_other_jobs(table, []), "offset") == {(0,), (1,), (2,), (3,)}
 
 
 def near(claimed: DataFrame, words: DataFrame) -> DataFrame:
-    return reconcile.marked(claimed, words.where("doubled")).where("marked")
+    return bitmap.marked(claimed, words.where("doubled")).where("marked")
 
 
-def look_into(asked: DataFrame, claimed: DataFrame) -> tuple[dict[str, int], set[Any], set[Any], set[Any]]:
+def look_into(requested: DataFrame, claimed: DataFrame) -> tuple[dict[str, int], set[Any], set[Any], set[Any]]:
     """The totals, and the numbers that are missing, stray and claimed again."""
-    words = reconcile.compared(asked, claimed)
-    again = reconcile.claimed_again(near(claimed, words))
-    missing, stray = (reconcile.numbers_of(words, bits) for bits in ("missing", "stray"))
-    (totals,) = reconcile.totals(words).collect()
+    words = bitmap.compared(requested, claimed)
+    again = bitmap.claimed_again(near(claimed, words))
+    missing, stray = (bitmap.numbers_of(words, bits) for bits in ("missing", "stray"))
+    (totals,) = bitmap.totals(words).collect()
     names = ("space", "number")
     return totals.asDict(), found(missing, *names), found(stray, *names), found(again, *names)
 
@@ -103,9 +100,9 @@ def test_where_all_agree_nothing_is_found(spark: SparkSession) -> None:
 def test_missing_and_doubled_and_stray_are_named(spark: SparkSession) -> None:
     """As many answers as requests, and yet not one for each; at both ends of a word, and beyond the last."""
     answered = [0, 2, 2, *range(3, 63), 64, 65, 127, 127, 130]
-    asked = requests(spark, 128).where("number not in (127)").unionAll(requests(spark, 128).where("number = 127"))
-    claimed = table_of(spark, [("", number) for number in answered], "space string, number long")
-    totals, missing, stray, again = look_into(asked, claimed)
+    requested = requests(spark, 128).where("number not in (127)").unionAll(requests(spark, 128).where("number = 127"))
+    claimed = local_dataframe(spark, [("", number) for number in answered], "space string, number long")
+    totals, missing, stray, again = look_into(requested, claimed)
     assert missing == {("", number) for number in {1, 63, *range(66, 127)}}
     assert stray == {("", 130)}
     assert again == {("", 2), ("", 127)}
@@ -119,32 +116,32 @@ def test_a_missing_and_a_double_in_one_word_do_not_cancel_out(spark: SparkSessio
 
 
 def test_only_words_that_differ_are_looked_into(spark: SparkSession) -> None:
-    asked = spark.range(2**20).select(F.lit("").alias("space"), F.col("id").alias("number"))
-    answered = asked.where("number != 40000").unionAll(asked.where("number = 50000"))
-    words = reconcile.compared(asked, answered)
+    requested = spark.range(2**20).select(F.lit("").alias("space"), F.col("id").alias("number"))
+    answered = requested.where("number != 40000").unionAll(requested.where("number = 50000"))
+    words = bitmap.compared(requested, answered)
     assert near(answered, words).count() == 65
-    totals, missing, _, again = look_into(asked, answered)
+    totals, missing, _, again = look_into(requested, answered)
     assert (totals["planned"], missing, again) == (2**20, {("", 40000)}, {("", 50000)})
 
 
 def test_the_greatest_sequence_has_its_bit(spark: SparkSession) -> None:
-    asked = table_of(spark, [("", 2**31 - 1), ("", 2**40)], "space string, number long")
-    totals, missing, *_ = look_into(asked, asked.where("number < 0"))
+    requested = local_dataframe(spark, [("", 2**31 - 1), ("", 2**40)], "space string, number long")
+    totals, missing, *_ = look_into(requested, requested.where("number < 0"))
     assert (totals["planned"], missing) == (2, {("", 2**31 - 1), ("", 2**40)})
 
 
 def test_the_same_number_in_two_spaces_is_two_requests(spark: SparkSession) -> None:
-    asked = table_of(spark, [("a", 1), ("b", 1)], "space string, number long")
-    assert look_into(asked, asked.where("space = 'a'"))[1] == {("b", 1)}
+    requested = local_dataframe(spark, [("a", 1), ("b", 1)], "space string, number long")
+    assert look_into(requested, requested.where("space = 'a'"))[1] == {("b", 1)}
 
 
 def test_a_repeated_request_shows(spark: SparkSession) -> None:
-    asked = table_of(spark, [("a", 1), ("a", 1)], "space string, number long")
-    assert look_into(asked, asked)[0]["repeated"] == 1
+    requested = local_dataframe(spark, [("a", 1), ("a", 1)], "space string, number long")
+    assert look_into(requested, requested)[0]["repeated"] == 1
 
 
 def ranked(frame: DataFrame, sent: DataFrame | None = None) -> DataFrame:
-    return repeats.ranked(repeats.with_plain(by_sequence(frame, 100), sent))
+    return replays.ranked(replays.with_plain(by_sequence(frame, 100), sent))
 
 
 def places(frame: DataFrame) -> dict[int, str]:
@@ -160,7 +157,7 @@ def test_a_replayed_dead_letter_is_superseded(spark: SparkSession) -> None:
     rows = [failed(1, offset=5), failed(1, offset=6, origin_offset=70), answer(1, offset=7, origin_offset=80)]
     table = bronze(spark, rows)
     assert places(table) == {5: "superseded", 6: "superseded", 7: "first"}
-    assert found(repeats.verdicts(ranked(table)), "surplus", "replayed") == {(0, True)}
+    assert found(replays.verdicts(ranked(table)), "surplus", "replayed") == {(0, True)}
 
 
 @pytest.mark.parametrize(
@@ -191,12 +188,12 @@ def test_only_a_replay_supersedes_where_the_request_can_be_seen(spark: SparkSess
     """A request that was submitted twice is not taken for a replayed one."""
     table = bronze(spark, [failed(1, offset=5), answer(1, offset=7, origin_offset=80)])
     record = (None, None, tables.REQUESTS, 0, 80, at(0), headers)
-    sent = table_of(spark, [record], RECORD)
+    sent = local_dataframe(spark, [record], RECORD)
     assert {row.offset: row.place for row in ranked(table, sent).collect()}[7] == place
 
 
 def late(claimed: DataFrame) -> DataFrame:
-    return order.out_of_order(claimed, order.suspects(order.stretches(claimed, 1)))
+    return ordering.out_of_order(claimed, ordering.suspects(ordering.stretches(claimed, 1)))
 
 
 LATE = ("origin_topic", "origin_partition", "partition", "origin_offset", "offset", "behind_offset")
@@ -251,13 +248,13 @@ def test_the_stretches_find_what_sorting_everything_finds(spark: SparkSession, s
     ]
     source.shuffle(rows)
     columns = "origin_topic string, origin_partition int, partition int, origin_offset long, offset long"
-    claimed = table_of(spark, rows, f"{columns}, outcome string, timestamp timestamp").persist()
+    claimed = local_dataframe(spark, rows, f"{columns}, outcome string, timestamp timestamp").persist()
     before = Window.partitionBy(*LATE[:3]).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     every = claimed.withColumn("behind_offset", F.max("origin_offset").over(before))
     sorted_out = found(every.where("origin_offset < behind_offset"), *LATE)
     assert len(sorted_out) > 100
     assert found(late(claimed), *LATE) == sorted_out
-    suspected = order.suspects(order.stretches(claimed, 1))
+    suspected = ordering.suspects(ordering.stretches(claimed, 1))
     assert suspected.count() < claimed.select(*LATE[:3], F.shiftright("offset", 5)).distinct().count()
     claimed.unpersist()
 
@@ -273,78 +270,4 @@ def test_answers_in_order_are_not_sorted(spark: SparkSession) -> None:
         F.lit("OK").alias("outcome"),
         F.timestamp_seconds(F.col("id") / 1000).alias("timestamp"),
     )
-    assert order.suspects(order.stretches(numbers, 1)).count() == 0
-
-
-def test_a_histogram_adds_up_and_is_within_one_percent(spark: SparkSession) -> None:
-    rows = [answer(number, started_at=at(0), finished_at=at(0.001 * (number + 1))) for number in range(100)]
-    profiled = workload.profile(by_sequence(bronze(spark, rows), 100))
-    buckets = workload.work_histogram(profiled).collect()
-    assert sum(bucket["count"] for bucket in buckets) == 100
-    assert sum(bucket["seconds"] for bucket in buckets) == pytest.approx(5.05)
-    for bucket in buckets:
-        middle = workload.GROWTH ** (bucket["bucket"] + 0.5)
-        assert bucket["seconds"] / bucket["count"] == pytest.approx(middle, rel=0.0101)
-
-
-def test_negative_durations_count_as_the_least(spark: SparkSession) -> None:
-    """The clocks of a worker and of the broker differ."""
-    table = bronze(spark, [answer(1, started_at=at(2), finished_at=at(1)), answer(2, started_at=None)])
-    (bucket,) = workload.work_histogram(workload.profile(by_sequence(table, 100))).collect()
-    assert bucket["count"] == 1
-    assert workload.GROWTH ** bucket["bucket"] <= workload.LEAST < workload.GROWTH ** (bucket["bucket"] + 1)
-
-
-def test_waits_are_known_where_the_request_is(spark: SparkSession) -> None:
-    table = by_sequence(bronze(spark, [answer(1), answer(2)]), 100)
-    sent = table_of(
-        spark, [(tables.REQUESTS, 0, 1, at(0))], "topic string, partition int, offset long, timestamp timestamp"
-    )
-    columns = [workload.WAIT, workload.LATENCY, workload.DELIVERY]
-    assert found(workload.with_waits(table, sent), *columns) == {(1.0, 3.0, 1.0), (None, None, 1.0)}
-    assert found(workload.with_waits(table, None), *columns) == {(None, None, 1.0)}
-    assert found(workload.histograms(workload.with_waits(table, sent)), "metric", "count", "seconds", "longest") == {
-        (workload.WAIT, 1, 1.0, 1.0),
-        (workload.LATENCY, 1, 3.0, 3.0),
-        (workload.DELIVERY, 2, 2.0, 1.0),
-    }
-
-
-def test_a_sample_takes_the_same_records_on_both_sides(spark: SparkSession) -> None:
-    table = bronze(spark, [answer(number) for number in range(400)])
-    answered = found(table.where(workload.sampled(4, "origin_offset")), "origin_offset")
-    assert 50 < len(answered) < 150
-    assert answered == found(table.where(workload.sampled(4, "offset")), "offset")
-    assert table.where(workload.sampled(1, "offset")).count() == 400
-
-
-def test_one_look_gives_kinds_workers_and_outcomes(spark: SparkSession) -> None:
-    rows = [answer(0), answer(1), failed(2) | {"worker": "w2"}, failed(3, "EXPIRED"), answer(500)]
-    table = by_sequence_of_all(bronze(spark, [*rows, garbage(offset=900), letter(2)]))
-    profiled = workload.profile(table)
-    assert found(workload.by_outcome(profiled), "kind", "outcome", "records") == {
-        (workload.ANSWERED, "OK", 2),
-        (workload.ANSWERED, "DEAD_LETTERED", 1),
-        (workload.ANSWERED, "EXPIRED", 1),
-        (workload.UNEXPECTED, "OK", 1),
-        (workload.UNDECODABLE, None, 1),
-        (workload.LETTER, None, 1),
-    }
-    workers = {row.worker: row for row in workload.by_worker(profiled).collect()}
-    assert (workers["w1"].answers, workers["w1"].work_seconds, workers["w1"].cpu_seconds) == (3, 3.0, 1.5)
-    (good,) = workload.by_outcome(workload.answered(profiled)).where("isprocessed").collect()
-    assert good["last"] - good["first"] == at(1) - at(0)
-
-
-def test_failures_and_answers_over_time(spark: SparkSession) -> None:
-    table = by_sequence(bronze(spark, [answer(0), answer(1), failed(2), failed(3, "EXPIRED")]), 100)
-    assert found(workload.by_error(workload.failures(table)), "outcome", "error_type", "answers", "example") == {
-        ("DEAD_LETTERED", "ValueError", 1, "no good"),
-        ("EXPIRED", "ValueError", 1, "no good"),
-    }
-    begin = at(2).timestamp()
-    assert found(workload.over_time(order.stretches(table, 2)), "begin", "outcome", "answers") == {
-        (begin, "OK", 2),
-        (begin + 2, "DEAD_LETTERED", 1),
-        (begin + 2, "EXPIRED", 1),
-    }
+    assert ordering.suspects(ordering.stretches(numbers, 1)).count() == 0

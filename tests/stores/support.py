@@ -1,4 +1,4 @@
-"""What the tests of the stores share."""
+"""Common functions for the tests of the stores."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def answer(offset: int, result: bytes = b"done", key: bytes | None = b"key") -> 
 
 
 def done(store: SqlStore, *offsets: int) -> None:
-    """Requests that are through."""
+    """Complete requests at these offsets in the store."""
     for offset in offsets:
         store.begin(TOPIC, offset).commit(answer(offset))
 
 
 def results(store: SqlStore) -> list[int]:
-    """The offsets that have a result."""
+    """Return the offsets that have a result."""
     return [answer.offset for answer in store.answers(TOPIC, 0, 1_000_000)]
 
 
 def write(connection: sa.Connection, number: int, who: int = 0) -> None:
-    """What a handler does with its transaction."""
+    """Write an effect with a handler's transaction."""
     connection.execute(sa.text("INSERT INTO effects VALUES (:number, :who)"), {"number": number, "who": who})
 
 
 def effects(url: str) -> list[int]:
-    """What handlers have written for good, seen from outside."""
+    """Return the committed effects of handlers, read with another connection."""
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
         found = [row.number for row in connection.execute(sa.text("SELECT number FROM effects ORDER BY number"))]

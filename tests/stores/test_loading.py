@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.users_modules import writing_modules
 from worker.stores.loading import load
 from worker.stores.port import OffsetStore, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    Write = Callable[..., str]
+    from tests.users_modules import Write
 
 GOOD = """
 class Store:
@@ -32,19 +33,9 @@ class Factories:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a module into the current directory, which is not on the path yet; gives its name."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-
-    def write(source: str, name: str = "users_store") -> str:
-        (tmp_path / f"{name}.py").write_text(source)
-        return name
-
-    yield write
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+    """Writes a module into the current directory; gives its name."""
+    with writing_modules(tmp_path, monkeypatch, "users_store") as write:
+        yield write
 
 
 def complaint(reference: str) -> str:
@@ -86,7 +77,7 @@ def test_a_module_that_is_not_there_is_named() -> None:
         ("1 / 0", "importing users_store failed: ZeroDivisionError: division by zero"),
         ("import sys; sys.exit(3)", "importing users_store failed: SystemExit: 3"),
         ("def factory(group):\n    raise ValueError('two\\nlines')", "ValueError: two lines"),
-        ("def factory(): ...", "making the store failed: TypeError: factory() takes 0 positional arguments"),
+        ("def factory(): ...", "creating the store failed: TypeError: factory() takes 0 positional arguments"),
         ("def factory(group): return {}", "a dict, which has no positions, begin, skip, answers, close"),
         (GOOD + "del Store.skip, Store.answers", "a Store, which has no skip, answers"),
     ],

@@ -92,7 +92,7 @@ def test_what_a_handler_wrote_before_is_lost_as_a_whole(make: Make, url: str, se
 
 
 def test_a_handler_sees_the_outage_as_one(make: Make, url: str, server: Postgres) -> None:
-    """Not as an error of its own, which would use up an attempt. Going on after it is no way out."""
+    """Not as another error, which would use up an attempt. Going on after it is no way out."""
     prepare_effects(url)
     store = make(limit=LIMIT)
     transaction = store.begin(TOPIC, 0)

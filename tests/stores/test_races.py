@@ -26,7 +26,7 @@ Racer = subprocess.Popen[str]
 
 @contextlib.contextmanager
 def racers(url: str, count: int, processes: int) -> Iterator[list[Racer]]:
-    """So many processes, all let go at once; dead at the end whatever happened."""
+    """That many processes, all started at once; dead at the end whatever happened."""
     running = [racer(url, count) for _ in range(processes)]
     try:
         for each in running:

@@ -1,14 +1,14 @@
-"""What unit tests build their cases from."""
+"""Building blocks for the cases of unit tests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.core.lane import Lane
+from worker.core.lease import Lease
 from worker.core.model import Headers, Partition, Record, Task
 
 if TYPE_CHECKING:
-    from worker.core.queues import Strand
+    from worker.core.ordering_group import OrderingGroup
 
 PARTITION = Partition("requests", 3)
 
@@ -20,10 +20,41 @@ def a_task(
     headers: Headers = (),
     offset: int = 42,
     attempt: int = 0,
-    lane: Lane | None = None,
+    lease: Lease | None = None,
     timestamp_ms: int = 0,
-    strand: Strand | None = None,
+    group: OrderingGroup[Task] | None = None,
 ) -> Task:
-    """A task of a record; its value is the request (7, "x") unless another is given."""
+    """Return a task of a record. Its default value is the request (7, "x")."""
     record = Record(PARTITION, offset, key, value, headers, timestamp_ms)
-    return Task(record, lane or Lane(PARTITION, 1), attempt, strand)
+    task = Task(record, lease or Lease(PARTITION), attempt)
+    task.group = group
+    return task
+
+
+class Watch:
+    """A replacement for the module ``time`` of a module under test. Its time passes only when a test lets it."""
+
+    def __init__(self) -> None:
+        self._wall = 1_000.0  # seconds
+        self._cpu = 50.0
+
+    def work(self, seconds: float) -> None:
+        """Let wall and CPU time pass."""
+        self._wall += seconds
+        self._cpu += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Let wall time pass, but no CPU time."""
+        self._wall += seconds
+
+    def time(self) -> float:
+        return self._wall
+
+    def time_ns(self) -> int:
+        return int(self._wall * 1e9)
+
+    def perf_counter(self) -> float:
+        return self._wall
+
+    def thread_time(self) -> float:
+        return self._cpu

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.support import a_task
-from worker.core.lane import Lane
-from worker.core.model import Partition, Verdict
+from tests.unit.support import PARTITION, Watch, a_task
+from worker.core.lease import Lease
+from worker.core.model import FollowUp, Verdict
 from worker.errors import Reject, Retry
+from worker.handlers import batch as batch_module
 from worker.handlers.batch import Batch, BatchContext, BatchRunner
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 
     from worker.core.model import Headers, Outcome, Task
 
-LANE = Lane(Partition("requests", 3), 1)
+LEASE = Lease(PARTITION)
 
 
 def tasks(count: int, **more: Any) -> list[Task]:
-    return [a_task(offset=number, lane=LANE, **more) for number in range(count)]
+    return [a_task(offset=number, lease=LEASE, **more) for number in range(count)]
 
 
 def run(handler: Callable[..., Any], of: list[Task], **kwargs: Any) -> list[Outcome]:
@@ -33,7 +34,7 @@ def run(handler: Callable[..., Any], of: list[Task], **kwargs: Any) -> list[Outc
     return posted
 
 
-def told(outcomes: list[Outcome]) -> list[tuple[int, Verdict]]:
+def settled(outcomes: list[Outcome]) -> list[tuple[int, Verdict]]:
     return [(outcome.task.record.offset, outcome.verdict) for outcome in outcomes]
 
 
@@ -47,11 +48,14 @@ def test_a_batch_is_a_row_of_requests() -> None:
         assert batch[-1] is list(batch)[2]
         first = batch[0]
         assert (first.sequence, first.payload, first.request.payload, first.attempt) == (7, "x", "x", 1)
-        assert first.cancelled is context.cancelled
+        with pytest.raises(RuntimeError, match="cannot report progress: set WORKER_BATCH_SIZE=1"):
+            first.progress(0.5)
+        with pytest.raises(RuntimeError, match="cannot save checkpoints: set WORKER_BATCH_SIZE=1"):
+            first.checkpoint(b"1")
         for task in batch:
             batch.ack(task)
 
-    assert told(run(handler, tasks(3), extra=7)) == [(n, Verdict.OK) for n in range(3)]
+    assert settled(run(handler, tasks(3), extra=7)) == [(n, Verdict.OK) for n in range(3)]
 
 
 def test_the_first_deadline_is_the_batchs() -> None:
@@ -60,13 +64,13 @@ def test_the_first_deadline_is_the_batchs() -> None:
 
     def handler(batch: Batch, context: BatchContext) -> None:
         assert context.remaining is not None
-        assert 90 < context.remaining <= 100
+        assert 900 < context.remaining <= 1_000
         assert [task.remaining is None for task in batch] == [False, False, True]
         for task in batch:
             batch.ack(task)
 
-    row = [a_task(offset=n, lane=LANE, headers=limits(s)) for n, s in enumerate((500, 100))]
-    assert len(run(handler, [*row, a_task(offset=2, lane=LANE)])) == 3
+    row = [a_task(offset=n, lease=LEASE, headers=limits(s)) for n, s in enumerate((5_000, 1_000))]
+    assert len(run(handler, [*row, a_task(offset=2, lease=LEASE)])) == 3
 
 
 def test_what_cannot_be_started_does_not_reach_the_handler() -> None:
@@ -75,20 +79,38 @@ def test_what_cannot_be_started_does_not_reach_the_handler() -> None:
         batch.ack(batch[0])
 
     row = [
-        a_task(b"\xff", offset=0, lane=LANE),
-        a_task(offset=1, lane=LANE, headers=(("x-deadline", b"1"),)),
-        a_task(offset=2, lane=LANE, attempt=3),
-        a_task(offset=3, lane=LANE),
+        a_task(b"\xff", offset=0, lease=LEASE),
+        a_task(offset=1, lease=LEASE, headers=(("x-deadline", b"1"),)),
+        a_task(offset=2, lease=LEASE, attempt=3),
+        a_task(offset=3, lease=LEASE),
     ]
     expected = [(0, Verdict.REJECTED), (1, Verdict.EXPIRED), (2, Verdict.REJECTED), (3, Verdict.OK)]
-    assert told(run(handler, row)) == expected
+    assert settled(run(handler, row)) == expected
 
 
 def test_the_handler_is_not_called_for_nothing() -> None:
     def handler(_batch: Batch, _context: BatchContext) -> None:
         raise AssertionError
 
-    assert told(run(handler, [a_task(None, offset=0, lane=LANE)])) == [(0, Verdict.REJECTED)]
+    assert settled(run(handler, [a_task(None, offset=0, lease=LEASE)])) == [(0, Verdict.REJECTED)]
+
+
+def test_one_task_of_a_batch_is_cancelled() -> None:
+    """The others go on. One that is settled, or is not there, is not cancelled."""
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        batch.ack(batch[0])
+        stopped = [runner.cancel_one("requested", one) for one in (row[0], row[1], a_task(offset=1, lease=LEASE))]
+        assert stopped == [False, True, False]
+        assert [one.cancelled.reason for one in (context, *batch)] == [None, None, "requested", None]
+        batch.ack(batch[2])
+
+    row = tasks(3)
+    posted: list[Outcome] = []
+    runner = BatchRunner(handler, {}, 3, posted.append)
+    assert not runner.cancel_one("requested", row[0])
+    runner.run(row)
+    assert settled(posted) == [(0, Verdict.OK), (2, Verdict.OK), (1, Verdict.FAILED)]
 
 
 # ---------------------------------------------------------------- what it makes of it
@@ -105,7 +127,7 @@ def test_each_request_is_told_of_when_it_is_settled() -> None:
         assert posted[1].failure[:2] == ("Nack", "no")
 
     BatchRunner(handler, {}, 3, posted.append).run(tasks(3))
-    assert told(posted) == [(1, Verdict.OK), (0, Verdict.FAILED), (2, Verdict.FAILED)]
+    assert settled(posted) == [(1, Verdict.OK), (0, Verdict.FAILED), (2, Verdict.FAILED)]
     assert posted[2].failure is not None
     assert posted[2].failure.type == "NotSettled"
     assert [outcome.task.attempt for outcome in posted] == [1, 1, 1]
@@ -126,7 +148,7 @@ def test_an_exception_is_of_all_that_is_left(error: BaseException, verdict: Verd
         raise error
 
     outcomes = run(handler, tasks(3))
-    assert told(outcomes) == [(1, Verdict.OK), (0, verdict), (2, verdict)]
+    assert settled(outcomes) == [(1, Verdict.OK), (0, verdict), (2, verdict)]
     assert [outcome.retry_after for outcome in outcomes[1:]] == [after, after]
 
 
@@ -135,19 +157,21 @@ def test_what_a_cancelled_batch_leaves_used_up_no_attempt(reason: Any) -> None:
     runner: BatchRunner
 
     def handler(batch: Batch, context: BatchContext) -> None:
-        assert runner.cancel(reason, ()) is None  # of no lane of its
+        runner.cancel(reason, batch[1].task)  # a batch is known by its first task
         assert not context.cancelled
-        assert runner.cancel(reason, [LANE]) is batch[0]._task
-        assert context.cancelled.reason == reason
+        assert list(runner.tasks()) == [member.task for member in batch]
+        runner.cancel(reason, batch[0].task)
+        assert {one.cancelled.reason for one in (context, *batch)} == {reason}
         batch.ack(batch[1])
         raise RuntimeError
 
     posted: list[Outcome] = []
     runner = BatchRunner(handler, {}, 3, posted.append)
     runner.run(tasks(3))
-    assert told(posted) == [(1, Verdict.OK), (0, Verdict.DROPPED), (2, Verdict.DROPPED)]
-    assert runner.running is None
-    assert runner.cancel(reason, [LANE]) is None
+    assert settled(posted) == [(1, Verdict.OK), (0, Verdict.DROPPED), (2, Verdict.DROPPED)]
+    assert runner.current is None
+    assert not runner.tasks()
+    runner.cancel(reason, posted[0].task)
 
 
 @pytest.mark.parametrize("result", [7, "\ud800", object()])
@@ -170,18 +194,18 @@ def test_nothing_is_settled_twice() -> None:
     def handler(batch: Batch, _context: BatchContext) -> None:
         batch.ack(batch[0])
         for settle in (batch.ack, batch.nack):
-            with pytest.raises(ValueError, match=r"requests.*settled already"):
+            with pytest.raises(ValueError, match=r"requests.*already acknowledged"):
                 settle(batch[0])
             if kept:
-                with pytest.raises(ValueError, match="not of this batch"):
+                with pytest.raises(ValueError, match="does not belong to this batch"):
                     settle(kept[0][0])
         kept.append(batch)
 
     first = run(handler, tasks(2))
     second = run(handler, tasks(2))
     for outcomes in (first, second):
-        assert told(outcomes) == [(0, Verdict.OK), (1, Verdict.FAILED)]
-    with pytest.raises(ValueError, match="settled already"):
+        assert settled(outcomes) == [(0, Verdict.OK), (1, Verdict.FAILED)]
+    with pytest.raises(ValueError, match="already acknowledged"):
         kept[0].ack(kept[0][1], "too late")
     assert len(first) == 2
 
@@ -193,7 +217,7 @@ def test_what_is_no_request_cannot_be_settled(what: Any) -> None:
             batch.ack(what)
         batch.ack(batch[0])
 
-    assert told(run(handler, tasks(1))) == [(0, Verdict.OK)]
+    assert settled(run(handler, tasks(1))) == [(0, Verdict.OK)]
 
 
 def test_of_many_threads_one_settles_a_request() -> None:
@@ -218,19 +242,50 @@ def test_of_many_threads_one_settles_a_request() -> None:
             thread.join()
 
     outcomes = run(handler, tasks(count))
-    assert sorted(told(outcomes)) == sorted((n, Verdict.OK) for n in range(count))
+    assert sorted(settled(outcomes)) == sorted((n, Verdict.OK) for n in range(count))
     assert len(refused) == count * (at_once - 1)
 
 
-def test_the_times_of_the_requests_add_up() -> None:
+def test_the_times_of_the_requests_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request has the time since the one before it was settled."""
+    watch = Watch()
+    monkeypatch.setattr(batch_module, "time", watch)
+
     def handler(batch: Batch, _context: BatchContext) -> None:
-        for task in batch:
-            time.sleep(0.02)
+        for seconds, task in enumerate(batch, 1):
+            watch.work(seconds)
+            watch.sleep(0.5)
             batch.ack(task)
 
-    began = time.perf_counter()
     outcomes = run(handler, tasks(3))
-    total = time.perf_counter() - began
-    assert all(outcome.run_seconds >= 0.02 for outcome in outcomes)
-    assert sum(outcome.run_seconds for outcome in outcomes) <= total
-    assert all(outcome.started_ns < outcome.finished_ns for outcome in outcomes)
+    assert [outcome.run_seconds for outcome in outcomes] == [1.5, 2.5, 3.5]
+    assert [outcome.cpu_seconds for outcome in outcomes] == [1.0, 2.0, 3.0]
+    assert [(o.finished_ns - o.started_ns) / 1e9 for o in outcomes] == [1.5, 2.5, 3.5]
+
+
+def test_a_follow_up_request_belongs_to_a_task_of_the_batch() -> None:
+    """Sent with the answer of that task, and not if it fails or is not settled."""
+
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        for task in batch:
+            task.send(f"after {task.origin.offset}")
+        batch.ack(batch[0])
+        batch.nack(batch[1])
+        batch.ack(batch[2], object())  # type: ignore[arg-type]
+
+    outcomes = run(handler, tasks(4))
+    assert [outcome.sent for outcome in sorted(outcomes, key=lambda one: one.task.record.offset)] == [
+        (FollowUp(None, None, "after 0"),),
+        (),
+        (),
+        (),
+    ]
+
+
+def test_nothing_is_sent_for_a_settled_task() -> None:
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        batch.ack(batch[0])
+        with pytest.raises(RuntimeError):
+            batch[0].send("late")
+
+    run(handler, tasks(1))

@@ -25,7 +25,7 @@ from worker.codec import (
     decode_response,
     encode_request,
 )
-from worker.core.model import Failure, Outcome, Partition, Verdict
+from worker.core.model import Failure, Headers, Outcome, Partition, Verdict
 
 INT32 = descriptor_pb2.FieldDescriptorProto.TYPE_INT32
 BOOL = descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
@@ -146,19 +146,57 @@ def test_a_good_answer_says_it_all(sequence: int, result: bytes, started: int, t
     assert seen_by_the_old(value) == (sequence, True)
 
 
+@pytest.mark.parametrize("kind", ["ok", "unprocessed"])
+def test_an_answer_names_the_run_and_the_time_of_its_request(kind: str) -> None:
+    """Both come from the request's record: its header and its timestamp."""
+    outcome = an_outcome(sequence=1, started_ns=1, finished_ns=2)
+    headers = (("x-run", b"earlier"), ("x-run", b"r-1"), ("x-timeout", b"3"))
+    outcome.task.record = replace(outcome.task.record, headers=headers, timestamp_ms=1_700_000_000_123)
+    encoder = AnswerEncoder("w")
+    value = encoder.ok(outcome) if kind == "ok" else encoder.unprocessed(outcome, Failure("E", ""), "EXPIRED")
+    answer = decode_response(value)
+    assert (answer.run, answer.requested_at.ToMilliseconds()) == ("r-1", 1_700_000_000_123)
+
+
+@pytest.mark.parametrize("kind", ["ok", "unprocessed"])
+@pytest.mark.parametrize("timestamp_ms", [0, -1])
+def test_an_answer_without_run_and_time_has_neither_field(kind: str, timestamp_ms: int) -> None:
+    outcome = an_outcome(sequence=1, started_ns=1, finished_ns=2)
+    outcome.task.record = replace(outcome.task.record, headers=(("x-run", None),), timestamp_ms=timestamp_ms)
+    encoder = AnswerEncoder("w")
+    value = encoder.ok(outcome) if kind == "ok" else encoder.unprocessed(outcome, Failure("E", ""), "EXPIRED")
+    answer = decode_response(value)
+    assert (answer.run, answer.HasField("requested_at")) == ("", False)
+
+
+def test_a_run_that_is_no_utf8_does_no_harm() -> None:
+    outcome = an_outcome(sequence=1)
+    outcome.task.record = replace(outcome.task.record, headers=(("x-run", b"a\xff"),))
+    assert decode_response(AnswerEncoder("w").ok(outcome)).run == "a\ufffd"
+
+
 moments = st.integers(0, 3_000_000_000)  # nanoseconds: often of the same second
 places = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 2))
 
 
+runs: Any = st.sampled_from([(), (("x-run", b"r-1"),), (("other", b"1"), ("x-run", b"r-2")), (("x-run", None),)])
+stamps = st.one_of(st.just(0), st.integers(-1, 3_000), st.integers(1, 4 * 10**12))  # milliseconds
+
+
 @given(
-    results=st.lists(st.tuples(sequences, st.binary(max_size=5), places, moments, moments), min_size=2, max_size=6),
+    results=st.lists(
+        st.tuples(sequences, st.binary(max_size=5), places, moments, moments, runs, stamps), min_size=2, max_size=6
+    ),
 )
-def test_an_answer_has_nothing_of_the_one_before(results: list[tuple[int, bytes, Partition, int, int]]) -> None:
+def test_an_answer_has_nothing_of_the_one_before(
+    results: list[tuple[int, bytes, Partition, int, int, Headers, int]],
+) -> None:
     """The encoder uses one message again and again: each answer is the one that a fresh encoder would write."""
     encoder = AnswerEncoder("w")
-    for sequence, result, partition, started, took in results:
+    for sequence, result, partition, started, took, headers, stamp in results:
         outcome = an_outcome(sequence=sequence, result=result, started_ns=started, finished_ns=started + took)
-        outcome.task.record = replace(outcome.task.record, partition=partition)
+        record = replace(outcome.task.record, partition=partition, headers=headers, timestamp_ms=stamp)
+        outcome.task.record = record
         assert encoder.ok(outcome) == AnswerEncoder("w").ok(outcome)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 
@@ -9,21 +10,37 @@ import pytest
 import structlog
 
 from tests.unit.support import PARTITION, a_task
-from worker.handlers.context import Cancelled, Context, Origin
+from worker.core.task_state import Origin
+from worker.handlers.context import Cancelled, Context
+from worker.handlers.task_view import view_of
 
 LONG = 30.0  # seconds; only a failure ever waits so long
 
 
 def test_a_context_tells_of_its_request() -> None:
     headers = (("trace", b"1"), ("trace", None))
-    context = Context(a_task(key=b"key", headers=headers, attempt=2))
+    context = Context(view_of(a_task(key=b"key", headers=headers, attempt=2), None))
     assert (context.attempt, context.key, context.headers) == (2, b"key", headers)
     assert context.origin == Origin(PARTITION.topic, PARTITION.number, 42)
-    assert context.remaining is None
+    assert str(context.origin) == "requests/3/42"
+    assert (context.remaining, context.upcoming, context.transaction) == (None, (), None)
+
+
+def test_it_shows_the_requests_that_come_next() -> None:
+    """What is no request is left out."""
+    task = a_task()
+    task.upcoming = tuple(a_task(value).record for value in (b"\x08\x01\x12\x01a", None, b"\xff", b"\x08\x02\x12\x01b"))
+    shown = Context(view_of(task, None)).upcoming
+    assert [(request.sequence, request.payload) for request in shown] == [(1, "a"), (2, "b")]
+
+
+def test_what_it_knows_of_its_task_can_be_pickled() -> None:
+    view = view_of(a_task(key=b"key", attempt=2), 5.0)
+    assert pickle.loads(pickle.dumps(view)) == view
 
 
 def test_its_logger_says_which_request() -> None:
-    context = Context(a_task(attempt=3))
+    context = Context(view_of(a_task(attempt=3), None))
     with structlog.testing.capture_logs() as lines:
         context.log.info("hello", more=1)
     assert lines == [
@@ -32,9 +49,9 @@ def test_its_logger_says_which_request() -> None:
     ]
 
 
-@pytest.mark.parametrize(("ahead", "least", "most"), [(60, 50, 60), (-60, 0, 0)])
+@pytest.mark.parametrize(("ahead", "least", "most"), [(600, 500, 600), (-60, 0, 0)])
 def test_what_remains_until_the_deadline_never_falls_below_nothing(ahead: float, least: float, most: float) -> None:
-    remaining = Context(a_task(), deadline=time.time() + ahead).remaining
+    remaining = Context(view_of(a_task(), time.time() + ahead)).remaining
     assert remaining is not None
     assert least <= remaining <= most
 
@@ -59,7 +76,7 @@ def test_the_first_reason_stays() -> None:
 
 
 def test_whoever_waits_is_woken() -> None:
-    """A thread that sleeps on the event wakes at once, without a time-out of its own."""
+    """A thread that sleeps on the event wakes at once, without a time-out."""
     cancelled, waiting = Cancelled(), threading.Event()
     woken: list[bool] = []
 
@@ -71,7 +88,7 @@ def test_whoever_waits_is_woken() -> None:
     thread.start()
     waiting.wait()
     cancelled.set("deadline")
-    thread.join(10)
+    thread.join(LONG)
     assert woken == [True]
 
 
@@ -100,5 +117,5 @@ def test_every_thread_that_waits_is_woken(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(waiting.wait(LONG) for waiting in waits.values())
     cancelled.set("drain")
     for thread in threads:
-        thread.join(1)
+        thread.join(LONG)
     assert [thread.is_alive() for thread in threads] == [False, False]

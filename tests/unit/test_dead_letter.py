@@ -1,4 +1,4 @@
-"""What a dead letter looks like. Reading them is the commands' business, see ``test_letters``."""
+"""What a dead letter looks like. Reading them is the commands' business, see ``test_dlq_show`` and ``test_replay``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.support import PARTITION, a_task
 from worker.core.model import Failure
-from worker.process.letters import MESSAGE_LIMIT, dead_letter, size_of, without_value
+from worker.process.dead_letters import MESSAGE_LIMIT, dead_letter, size_of, without_value
 
 LIMIT = 10_000
 FAILURE = Failure("ValueError", "no such thing", "Traceback …")
@@ -22,14 +22,14 @@ def test_the_original_is_kept_byte_for_byte(
     key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     """Key, value and headers, also none of them, and names that come twice; what we add comes after them."""
-    letter = dead_letter(a_task(value, key=key, headers=headers), FAILURE, LIMIT)
-    assert (letter.key, letter.value) == (key, value)
-    assert letter.headers[: len(headers)] == headers
+    record = dead_letter(a_task(value, key=key, headers=headers), FAILURE, LIMIT)
+    assert (record.key, record.value) == (key, value)
+    assert record.headers[: len(headers)] == headers
 
 
 def test_it_says_where_it_comes_from_and_why_it_is_here() -> None:
-    letter = dead_letter(a_task(attempt=3), FAILURE, LIMIT)
-    assert letter.headers == (
+    record = dead_letter(a_task(attempt=3), FAILURE, LIMIT)
+    assert record.headers == (
         ("x-origin-topic", PARTITION.topic.encode()),
         ("x-origin-partition", b"3"),
         ("x-origin-offset", b"42"),
@@ -55,11 +55,11 @@ def test_only_what_does_not_fit_loses_its_value(room: int) -> None:
     """And says so: the original still stands at its origin."""
     task = a_task(b"v" * 2_000, key=b"k", headers=(("h", b"x"),))
     whole = dead_letter(task, FAILURE, 10**9)
-    letter = dead_letter(task, FAILURE, size_of(*whole) + room)
+    record = dead_letter(task, FAILURE, size_of(*whole) + room)
     if room >= 0:
-        assert letter == whole
+        assert record == whole
     else:
-        assert letter == without_value(whole)
-        assert (letter.key, letter.value) == (b"k", None)
-        assert letter.headers[-1] == ("x-value-dropped", b"too large for this topic")
-        assert letter.headers[0] == ("h", b"x")
+        assert record == without_value(whole)
+        assert (record.key, record.value) == (b"k", None)
+        assert record.headers[-1] == ("x-value-dropped", b"too large for this topic")
+        assert record.headers[0] == ("h", b"x")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from examples.make_configurations import IMPOSSIBLE, configurations
-from examples.proof import complaints
+from examples.proof import problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ def rows() -> list[Row]:
 
 
 def test_one_right_answer_each_is_proof(rows: list[Row]) -> None:
-    assert complaints(rows, len(TABLE)) == []
+    assert problems(rows, len(TABLE)) == []
 
 
 def _change(number: int, outcome: str) -> Callable[[list[Row]], None]:
@@ -40,7 +40,7 @@ def _change(number: int, outcome: str) -> Callable[[list[Row]], None]:
     ("spoil", "complaint"),
     [
         (lambda rows: rows.pop(GOOD), "without an answer"),
-        (lambda rows: rows.append({"sequence": len(TABLE), "outcome": "OK"}), "never asked"),
+        (lambda rows: rows.append({"sequence": len(TABLE), "outcome": "OK"}), "unknown requests"),
         (lambda rows: rows.append(rows[GOOD]), "more than once"),
         (_change(GOOD, "DEAD_LETTERED"), "without a result"),
         (_change(GOOD, "FAILED"), "without a result"),
@@ -49,4 +49,4 @@ def _change(number: int, outcome: str) -> Callable[[list[Row]], None]:
 )
 def test_anything_else_is_not(rows: list[Row], spoil: Callable[[list[Row]], None], complaint: str) -> None:
     spoil(rows)
-    assert any(complaint in one for one in complaints(rows, len(TABLE)))
+    assert any(complaint in one for one in problems(rows, len(TABLE)))

@@ -21,7 +21,7 @@ def context() -> Any:
     return SimpleNamespace(cancelled=Cancelled(), log=SimpleNamespace(info=lambda *_, **__: None))
 
 
-def asked(**configuration: object) -> Request:
+def requested(**configuration: object) -> Request:
     return Request(payload=json.dumps(configuration))
 
 
@@ -39,7 +39,7 @@ def test_hello_rejects_nobody() -> None:
 @pytest.mark.parametrize("dataset", ["iris", "diabetes"])
 def test_training_scores_a_model(dataset: str) -> None:
     """Classification and regression both end in a score over the folds, the same for the same seed."""
-    request = asked(dataset=dataset, model="tree", params={"max_depth": 2}, folds=3, seed=7)
+    request = requested(dataset=dataset, model="tree", params={"max_depth": 2}, folds=3, seed=7)
 
     first, second = (json.loads(train(request, context())) for _ in range(2))
 
@@ -59,7 +59,7 @@ def test_training_scores_a_model(dataset: str) -> None:
 def test_impossible_configurations_are_rejected(payload: dict[str, Any]) -> None:
     """They go to the dead letters at once, instead of being tried again."""
     with pytest.raises(worker.Reject):
-        train(asked(**payload), context())
+        train(requested(**payload), context())
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_training_stops_between_folds() -> None:
     cancelled.cancelled.set("drain")
 
     with pytest.raises(RuntimeError, match="stopped after 0 folds: drain"):
-        train(asked(dataset="iris", model="knn"), cancelled)
+        train(requested(dataset="iris", model="knn"), cancelled)
 
 
 def test_the_table_is_what_its_script_writes() -> None:

@@ -26,7 +26,7 @@ def read(text: str | bytes | None, *more: tuple[str, bytes | None]) -> float | N
         ("0", 0.0),
         ("-1", -1.0),
         ("2026-11-21T12:00:00Z", NOON),
-        ("2026-11-21t12:00:00z", NOON),  # RFC 3339 takes small letters, too
+        ("2026-11-21t12:00:00z", NOON),  # RFC 3339 takes lower case, too
         ("2026-11-21 12:00:00Z", NOON),
         ("2026-11-21T12:00:00+00:00", NOON),
         ("2026-11-21T12:00:00-00:00", NOON),

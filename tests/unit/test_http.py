@@ -13,18 +13,19 @@ from tests.ports import free_port
 from worker.core.lifecycle import State
 from worker.core.stopping import Phase
 from worker.errors import SettingsError
-from worker.process.cell import Stamp
-from worker.supervisor.board import LIVE_SECONDS, Board, describe, why_not_ready
+from worker.process.status_block import Stamp
 from worker.supervisor.http import Endpoints, serving
-from worker.supervisor.slots import Reading, Usage
+from worker.supervisor.replica_status import LIVE_SECONDS, ReplicaStatus, describe, why_not_ready
+from worker.supervisor.slots import Reading
 from worker.supervisor.totals import NOTHING, add
+from worker.supervisor.usage import Usage
 from worker.vocabulary import BUCKETS, METRICS
 
 SNAPSHOT: dict[str, Any] = {
     "state": "running",
     "protocol": "consumer",
     "counters": {"polls_total": 7, "tasks_total": {"OK": 5, "FAILED": 1}},
-    "gauges": {"queued_records": 3, "busy": 1},
+    "gauges": {"queued_records": 3, "busy": 1, "task_progress": {"requests/0/41": 0.5, "requests/1/7": 0.25}},
     "histograms": {"run_seconds": [1.0, 2.0, *[0.0] * (len(BUCKETS) - 2), 4.0, 99.5]},
     "partitions": {"requests[0]": {"queued": 2, "committed": 40}, "requests[4]": {"queued": 1, "committed": None}},
     "task": {"topic": "requests", "partition": 0, "offset": 41, "attempt": 1, "started": 1000.0},
@@ -47,7 +48,7 @@ def empty(slot: int = 0, **changes: Any) -> Reading:
 
 
 class FakeSlot:
-    """A slot that shows what it is told to."""
+    """A slot with a fixed reading."""
 
     def __init__(self, shown: Reading) -> None:
         self.shown = shown
@@ -57,15 +58,15 @@ class FakeSlot:
 
 
 @pytest.fixture
-def board() -> Board:
-    board = Board()
-    board.slots = (FakeSlot(reading(0)), FakeSlot(empty(1, restarts={"SIGKILL": 2})))  # type: ignore[assignment]
-    return board
+def status() -> ReplicaStatus:
+    status = ReplicaStatus()
+    status.slots = (FakeSlot(reading(0)), FakeSlot(empty(1, restarts={"SIGKILL": 2})))  # type: ignore[assignment]
+    return status
 
 
-def samples(board: Board) -> dict[tuple[str, ...], float]:
+def samples(status: ReplicaStatus) -> dict[tuple[str, ...], float]:
     """What ``/metrics`` says, by name, slot and further label."""
-    families = text_string_to_metric_families(Endpoints(board).respond("/metrics").body.decode())
+    families = text_string_to_metric_families(Endpoints(status).respond("/metrics").body.decode())
     rows = [row for family in families for row in family.samples]
     return {
         (row.name, *(row.labels[name] for name in sorted(row.labels, key="slot".__ne__))): row.value for row in rows
@@ -75,15 +76,15 @@ def samples(board: Board) -> dict[tuple[str, ...], float]:
 # -- live and ready
 
 
-def test_it_is_live_while_the_loop_turns(board: Board) -> None:
-    endpoints = Endpoints(board)
+def test_it_is_live_while_the_loop_turns(status: ReplicaStatus) -> None:
+    endpoints = Endpoints(status)
     assert endpoints.respond("/livez").status == 200
-    board.turned -= LIVE_SECONDS
+    status.turned -= LIVE_SECONDS
     assert endpoints.respond("/livez").status == 503
 
 
 def test_it_is_live_but_not_ready_before_the_broker_was_asked() -> None:
-    endpoints = Endpoints(Board())
+    endpoints = Endpoints(ReplicaStatus())
     assert endpoints.respond("/livez").status == 200
     assert endpoints.respond("/readyz").status == 503
 
@@ -107,18 +108,18 @@ def test_it_is_ready_when_some_process_may_start_tasks(
     assert said is None if reason is None else said is not None and said.startswith(reason)
 
 
-def test_readiness_is_a_status_with_a_reason(board: Board) -> None:
-    endpoints = Endpoints(board)
+def test_readiness_is_a_status_with_a_reason(status: ReplicaStatus) -> None:
+    endpoints = Endpoints(status)
     assert endpoints.respond("/readyz").status == 200
-    board.phase = Phase.DRAIN
+    status.phase = Phase.DRAIN
     response = endpoints.respond("/readyz?verbose=1")
     assert response.status == 503
     assert json.loads(response.body) == {"status": "not ready", "reason": "draining"}
 
 
 @pytest.mark.parametrize("target", ["/favicon.ico", "/", "", "*", "http://[/livez", "/livez/", "\x00"])
-def test_other_paths_are_not_found(board: Board, target: str) -> None:
-    response = Endpoints(board).respond(target)
+def test_other_paths_are_not_found(status: ReplicaStatus, target: str) -> None:
+    response = Endpoints(status).respond(target)
     assert response.status == 404
     assert "/tasks" in json.loads(response.body)["paths"]
 
@@ -135,6 +136,7 @@ def test_a_process_is_described_with_its_task_and_its_queues() -> None:
         "partitions": SNAPSHOT["partitions"],
         "queued": 3,
         "task": {**SNAPSHOT["task"], "since": "1970-01-01T00:16:40+00:00", "seconds": 2.5},
+        "beside": [],
         "cpu_seconds": 1.5,
         "resident_bytes": 64_000_000,
         "restarts": 3,
@@ -151,27 +153,28 @@ def test_an_empty_slot_has_no_process() -> None:
     assert (said["pid"], said["state"], said["task"]) == (None, None, None)
 
 
-def test_all_processes_are_listed(board: Board) -> None:
-    processes = json.loads(Endpoints(board).respond("/tasks").body)["processes"]
+def test_all_processes_are_listed(status: ReplicaStatus) -> None:
+    processes = json.loads(Endpoints(status).respond("/tasks").body)["processes"]
     assert [process["slot"] for process in processes] == [0, 1]
 
 
 # -- metrics
 
 
-def test_a_snapshot_becomes_samples_by_slot(board: Board) -> None:
-    shown = samples(board)
+def test_a_snapshot_becomes_samples_by_slot(status: ReplicaStatus) -> None:
+    shown = samples(status)
     assert shown["worker_polls_total", "0"] == 7
     assert shown["worker_tasks_total", "0", "OK"] == 5
     assert shown["worker_queued_records", "0"] == 3
+    assert [shown["worker_task_progress", "0", task] for task in ("requests/0/41", "requests/1/7")] == [0.5, 0.25]
     assert shown["worker_state", "0"] == State.RUNNING
     assert shown["worker_assigned_partitions", "0"] == 2
     assert shown["worker_process_resident_bytes", "0"] == 64_000_000
     assert shown["worker_process_cpu_seconds", "0"] == 1.5
 
 
-def test_histograms_are_cumulative(board: Board) -> None:
-    shown = samples(board)
+def test_histograms_are_cumulative(status: ReplicaStatus) -> None:
+    shown = samples(status)
     assert shown["worker_run_seconds_bucket", "0", "0.001"] == 1
     assert shown["worker_run_seconds_bucket", "0", "0.005"] == 3
     assert shown["worker_run_seconds_bucket", "0", "43200.0"] == 3
@@ -180,23 +183,23 @@ def test_histograms_are_cumulative(board: Board) -> None:
     assert shown["worker_run_seconds_sum", "0"] == 99.5
 
 
-def test_the_supervisors_own_metrics_are_there(board: Board) -> None:
-    shown = samples(board)
+def test_the_supervisors_own_metrics_are_there(status: ReplicaStatus) -> None:
+    shown = samples(status)
     assert shown["worker_processes",] == 1
     assert (shown["worker_process_up", "0"], shown["worker_process_up", "1"]) == (1, 0)
     assert shown["worker_process_restarts_total", "1", "SIGKILL"] == 2
 
 
-def test_an_empty_slot_keeps_its_counters_and_has_no_gauges(board: Board) -> None:
-    board.slots = (FakeSlot(empty(0, totals=add(NOTHING, SNAPSHOT))),)  # type: ignore[assignment]
-    shown = samples(board)
+def test_an_empty_slot_keeps_its_counters_and_has_no_gauges(status: ReplicaStatus) -> None:
+    status.slots = (FakeSlot(empty(0, totals=add(NOTHING, SNAPSHOT))),)  # type: ignore[assignment]
+    shown = samples(status)
     assert shown["worker_tasks_total", "0", "OK"] == 5
     assert ("worker_queued_records", "0") not in shown
     assert ("worker_process_cpu_seconds", "0") not in shown
 
 
-def test_every_metric_of_the_vocabulary_is_exported(board: Board) -> None:
-    families = text_string_to_metric_families(Endpoints(board).respond("/metrics").body.decode())
+def test_every_metric_of_the_vocabulary_is_exported(status: ReplicaStatus) -> None:
+    families = text_string_to_metric_families(Endpoints(status).respond("/metrics").body.decode())
     assert {family.name for family in families} == {
         f"worker_{metric.name}".removesuffix("_total") for metric in METRICS
     }
@@ -214,31 +217,31 @@ def test_totals_add_numbers_labels_and_histograms() -> None:
 # -- the server
 
 
-def test_the_server_answers_and_survives_nonsense(board: Board) -> None:
-    with serving(board, free_port()) as port:
-        assert b"400" in _ask(port, b"\x00\xff nonsense")
-        assert _ask(port, b"POST /livez HTTP/1.0").startswith(b"HTTP/1.0 501 ")
-        assert _ask(port, b"GET /%zz[ HTTP/1.1").startswith(b"HTTP/1.0 404 ")
-        get, head = _ask(port, b"GET /livez HTTP/1.0"), _ask(port, b"HEAD /livez HTTP/1.0")
+def test_the_server_answers_and_survives_nonsense(status: ReplicaStatus) -> None:
+    with serving(status, free_port()) as port:
+        assert b"400" in _send(port, b"\x00\xff nonsense")
+        assert _send(port, b"POST /livez HTTP/1.0").startswith(b"HTTP/1.0 501 ")
+        assert _send(port, b"GET /%zz[ HTTP/1.1").startswith(b"HTTP/1.0 404 ")
+        get, head = _send(port, b"GET /livez HTTP/1.0"), _send(port, b"HEAD /livez HTTP/1.0")
         assert get.startswith(b"HTTP/1.0 200 ")
         assert get.endswith(b'\r\n\r\n{"status": "live"}\n')
         assert head.endswith(b"Content-Length: 19\r\n\r\n")
 
 
-def test_a_port_in_use_is_the_users_to_mend(board: Board) -> None:
+def test_a_port_in_use_is_the_users_to_mend(status: ReplicaStatus) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SettingsError, match=f"WORKER_HTTP_PORT={port} cannot be used"), serving(board, port):
+        with pytest.raises(SettingsError, match=f"WORKER_HTTP_PORT={port} cannot be used"), serving(status, port):
             pass
 
 
-def test_port_0_serves_nothing(board: Board) -> None:
-    with serving(board, 0) as port:
+def test_port_0_serves_nothing(status: ReplicaStatus) -> None:
+    with serving(status, 0) as port:
         assert port == 0
 
 
-def _ask(port: int, line: bytes) -> bytes:
+def _send(port: int, line: bytes) -> bytes:
     """All that is answered to a request of this one line."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection, connection.makefile("rb") as answer:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, connection.makefile("rb") as answer:
         connection.sendall(line + b"\r\n\r\n")
         return answer.read()

@@ -62,10 +62,10 @@ def test_without_a_wish_it_is_the_host_and_a_number(group: str) -> None:
         assert again == HOST
 
 
-@pytest.mark.parametrize("letter", ["g", "\u00fc", "\u2603"])
-def test_long_groups_have_names_too(group: str, letter: str) -> None:
+@pytest.mark.parametrize("character", ["g", "\u00fc", "\u2603"])
+def test_long_groups_have_names_too(group: str, character: str) -> None:
     """The kernel takes 107 bytes; a group may have more characters, and each of them several bytes."""
-    long = f"{letter * 200}{group}"
+    long = f"{character * 200}{group}"
     with claimed(long, "alpha"), claimed(long, "beta") as beta, claimed(f"{long}2", "alpha") as other:
         assert (beta, other) == ("beta", "alpha")
         with pytest.raises(SettingsError), claimed(long, "alpha"):

@@ -5,22 +5,31 @@ from __future__ import annotations
 import ast
 import functools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 ROOT = Path(__file__).parents[2]
 WORKER = ROOT / "worker"
 FILES = sorted(file for file in WORKER.rglob("*.py") if "pb" not in file.relative_to(WORKER).parts)
 
-# From the outside in: a package imports only what stands behind it in its own line.
+# From the outside in: a package imports only the packages in its own line.
 LAYERS = {
-    "cli": {"supervisor", "process", "kafka", "handlers", "core", "settings"},
+    "testing": {"process", "executors", "state", "kafka", "handlers", "core"},
+    "cli": {"supervisor", "isolation", "client", "state", "kafka", "handlers", "core", "settings"},
+    "client": {"settings", "kafka", "core"},
     "settings": {"kafka", "core"},
-    "supervisor": {"settings", "process", "kafka", "core"},
-    "process": {"kafka", "handlers", "stores", "core"},
+    "supervisor": {"settings", "process", "state", "kafka", "core"},
+    "process": {"isolation", "executors", "state", "kafka", "handlers", "stores", "core"},
+    "isolation": {"executors", "handlers", "core"},
+    "executors": {"handlers", "core"},
     "kafka": {"core"},
     "handlers": {"stores", "core"},
     "stores": {"core"},
+    "state": {"kafka", "core"},
     "core": set(),
 }
 # Of the standard library, what only knows values.
@@ -64,9 +73,14 @@ def imports(file: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
+def test_every_package_has_its_layer() -> None:
+    packages = {file.relative_to(WORKER).parts[0] for file in FILES if file.parent != WORKER}
+    assert packages == LAYERS.keys()
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_imports_only_what_is_behind_it(layer: str) -> None:
-    """``cli → supervisor → process → {kafka, handlers} → core``, annotations included."""
+    """``cli → supervisor → process → {executors → handlers → stores, kafka} → core``, annotations included."""
     wrong = [
         f"{name(file)} imports {module}"
         for file in FILES
@@ -93,10 +107,11 @@ def test_the_core_knows_values_only() -> None:
     ("library", "places"),
     [
         ("confluent_kafka", ("worker/kafka/",)),
+        ("kafka", ("worker/kafka/",)),
         ("pathos", ("worker/supervisor/child.py",)),
         ("multiprocess", ("worker/supervisor/child.py",)),
         ("multiprocessing", ("worker/supervisor/child.py",)),
-        ("worker.pb", ("worker/codec.py",)),
+        ("worker.pb", ("worker/codec.py", "worker/state/records.py")),
     ],
 )
 def test_a_library_is_known_in_one_place(library: str, places: tuple[str, ...]) -> None:
@@ -116,5 +131,87 @@ def test_nobody_reaches_into_the_command_line_or_the_tests() -> None:
         for file in FILES
         for module in imports(file)
         if module.split(".")[0] in {"tests", "pipeline", "benchmarks", "examples"}
+    ]
+    assert wrong == []
+
+
+# -- circles
+
+PACKAGES = ("benchmarks", "chaos", "examples", "pipeline", "worker")
+
+
+def module_name(file: Path) -> str:
+    """The dotted name of a file of this repository."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def at_module_level(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports outside of functions, those under ``TYPE_CHECKING`` included."""
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from at_module_level(ast.iter_child_nodes(node))
+
+
+def imported(node: ast.Import | ast.ImportFrom, known: Collection[str]) -> set[str]:
+    """The known modules that a statement imports. ``from chaos import plan`` imports chaos.plan."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names} & set(known)
+    package = node.module or ""
+    submodules = {f"{package}.{alias.name}" for alias in node.names} & set(known)
+    return submodules | ({package} & set(known) if len(submodules) < len(node.names) else set())
+
+
+def arrows(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
+    """For each module of these packages those that it imports."""
+    files = {module_name(file): file for package in packages for file in (root / package).rglob("*.py")}
+    return {
+        name: {one for node in at_module_level([ast.parse(file.read_text())]) for one in imported(node, files)} - {name}
+        for name, file in files.items()
+    }
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, directly or not."""
+
+    def reached(begin: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [begin]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    behind = {name: reached(name) for name in graph}
+    groups = {frozenset(other for other in behind[name] if name in behind[other]) for name in graph}
+    return sorted(sorted(group) for group in groups if group)
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"a"}}) == [["a", "b", "c"]]
+
+
+@functools.cache
+def all_arrows() -> dict[str, set[str]]:
+    return arrows(ROOT, PACKAGES)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_there_are_no_circles(package: str) -> None:
+    """So that a file can be read, tested and moved without the ones that use it. Annotations count."""
+    found = [circle for circle in circles(all_arrows()) if any(one.split(".")[0] == package for one in circle)]
+    assert found == []
+
+
+def test_the_suites_do_not_import_the_tests() -> None:
+    wrong = [
+        f"{name(file)} imports {module}"
+        for package in ("benchmarks", "chaos", "examples")
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for module in imports(file)
+        if module.split(".")[0] == "tests"
     ]
     assert wrong == []

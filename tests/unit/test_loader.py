@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.users_modules import writing_modules
 from worker.errors import ExitCode, HandlerError
 from worker.handlers.loader import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    Write = Callable[..., str]
+    from tests.users_modules import Write
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a module into the current directory, which is not on the path yet; gives its name."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-
-    def write(source: str, name: str = "users_handler") -> str:
-        (tmp_path / f"{name}.py").write_text(source)
-        return name
-
-    yield write
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+    """Writes a module into the current directory; gives its name."""
+    with writing_modules(tmp_path, monkeypatch, "users_handler") as write:
+        yield write
 
 
 def complaint(reference: str, kwargs: dict[str, Any] | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -69,7 +70,7 @@ def test_libraries_log_into_the_same_lines(lines: Lines) -> None:
     library.warning("does not %d fit", "x")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        logging.captureWarnings(capture=True)  # the line above has put back what was there before
+        logging.captureWarnings(capture=True)  # the line above has restored what was there before
         warnings.warn("old", stacklevel=1)
     said = [(line["level"], line["event"]) for line in lines()]
     assert said[:3] == [("warning", "5 % of it"), ("info", "between two levels"), ("warning", "does not %d fit")]
@@ -111,12 +112,12 @@ def test_a_full_disk_loses_the_line_and_nothing_else(monkeypatch: pytest.MonkeyP
     logs.configure("INFO", "json")
     monkeypatch.setattr(os, "write", full)
     structlog.get_logger().info("x")
-    logs.complain("y")
+    logs.print_error("y")
 
 
-def test_a_complaint_is_one_line_whatever_the_format(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_error_is_one_line_whatever_the_format(capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure("CRITICAL", "json")
-    logs.complain("no such topic\n\n  create it\n")
+    logs.print_error("no such topic\n\n  create it\n")
     assert capfd.readouterr().err == "worker: no such topic; create it\n"
 
 
@@ -126,3 +127,31 @@ def test_auto_is_console_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
     assert logs.resolve("auto") == "json"
     assert logs.resolve("console") == "console"
+
+
+def test_the_same_trouble_is_logged_once_a_minute() -> None:
+    """A lookup that is tried every second while the coordinator is away must not fill the log."""
+    now = [0.0]
+    repeats = logs.Repeats(lambda: now[0])
+    through = []
+    for second in range(130):
+        now[0] = float(second)
+        with contextlib.suppress(structlog.DropEvent):
+            through.append(repeats(None, "", {"event": "client.error", "code": "_TIMED_OUT", "reason": "no answer"}))
+    assert [line.get("repeated") for line in through] == [None, 59, 59]
+
+
+def test_other_lines_are_not_held_back() -> None:
+    repeats = logs.Repeats(lambda: 0.0)
+    errors: list[dict[str, Any]] = [{"event": "client.error", "code": code, "reason": "x"} for code in ("A", "B")]
+    tasks: list[dict[str, Any]] = [{"event": "task.finished", "offset": 1}] * 2
+    assert [repeats(None, "", dict(line)) for line in (*errors, *tasks)] == [*errors, *tasks]
+    with pytest.raises(structlog.DropEvent):
+        repeats(None, "", dict(errors[0]))
+
+
+def test_what_is_limited_is_limited_in_the_log(lines: Lines) -> None:
+    logs.configure("INFO", "json")
+    for _ in range(3):
+        structlog.get_logger("kafka").warning("client.error", code="_TRANSPORT", reason="gone")
+    assert len(lines()) == 1

@@ -1,4 +1,4 @@
-"""Outcomes on their way to the poll thread, and its bell."""
+"""Events on their way to the poll thread, and its wakeup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 from tests.unit.support import a_task
 from worker.core.model import Outcome, Verdict
-from worker.process.mailbox import Mailbox
+from worker.executors.mailbox import Mailbox
 
 LONG = 30.0  # only a failure ever waits so long
 
@@ -17,39 +17,41 @@ def outcomes(count: int) -> list[Outcome]:
 
 
 def test_outcomes_are_taken_once_and_in_order() -> None:
-    """Also without the bell."""
+    """Also without a wakeup."""
     mailbox, posted = Mailbox(), outcomes(3)
     for outcome in posted:
         mailbox.post(outcome)
+    assert not mailbox.is_empty
     assert mailbox.take() == posted
     assert mailbox.take() == []
+    assert mailbox.is_empty
 
 
-def test_a_bell_that_rang_before_is_heard() -> None:
-    """Nobody sleeps through what happened just before the wait."""
+def test_a_wakeup_before_the_wait_ends_it() -> None:
+    """Nothing that happened just before the wait is missed."""
     mailbox = Mailbox()
-    mailbox.ring()
+    mailbox.notify()
     started = time.monotonic()
     mailbox.wait(LONG)
     assert time.monotonic() - started < LONG / 2
 
 
-def test_many_rings_wake_once() -> None:
-    """Each wake-up takes all that was posted; a bell for each outcome would wake for nothing afterwards."""
+def test_many_wakeups_end_one_wait() -> None:
+    """Each takes all that was posted; the others would end later waits for nothing."""
     mailbox = Mailbox()
     for _ in range(5):
-        mailbox.ring()
+        mailbox.notify()
     mailbox.wait(LONG)
-    assert mailbox._bell.empty()
+    assert mailbox._wakeup.empty()
 
 
 def test_a_wait_without_time_returns_at_once() -> None:
     mailbox = Mailbox()
     mailbox.wait(0)
     mailbox.wait(-1)
-    mailbox.ring()
+    mailbox.notify()
     mailbox.wait(0)
-    assert mailbox._bell.empty()
+    assert mailbox._wakeup.empty()
 
 
 def test_a_wait_ends_by_itself() -> None:
@@ -59,7 +61,7 @@ def test_a_wait_ends_by_itself() -> None:
     assert time.monotonic() - started >= 0.01
 
 
-def test_the_bell_wakes_another_thread() -> None:
+def test_another_thread_is_woken() -> None:
     mailbox, woken = Mailbox(), []
 
     def wait() -> None:
@@ -70,6 +72,6 @@ def test_the_bell_wakes_another_thread() -> None:
     thread.start()
     posted = outcomes(1)
     mailbox.post(posted[0])
-    mailbox.ring()
+    mailbox.notify()
     thread.join(LONG)
     assert woken == [posted]

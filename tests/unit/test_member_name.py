@@ -49,7 +49,8 @@ class Stage:
         self.client, self.recorder = Client(), Recorder()
         self.consumer = ConfluentConsumer({protocol: {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}})
         self.consumer._client = cast("Any", self.client)
-        self.consumer.subscribe(["t"], self.recorder)
+        self.recorder.consumer = self.consumer
+        self.consumer.subscribe(["t"], self.recorder, self.recorder)
         self.consumer._on_assign(self.consumer._client, [ck.TopicPartition(*OURS)])
         self.consumer.membership()
 
@@ -61,8 +62,7 @@ def stage() -> Stage:
 
 def test_who_keeps_its_name_commits(stage: Stage) -> None:
     stage.consumer.commit({OURS: Position(1, "")})
-    assert stage.consumer.commit_now({OURS: Position(1, "")}) is None
-    assert stage.client.commits == [True, False]
+    assert stage.client.commits == [True]
     assert not stage.consumer.stale
 
 
@@ -70,9 +70,6 @@ def test_under_another_name_nothing_is_committed(stage: Stage) -> None:
     """The partition may be another's: the broker would take it all the same."""
     stage.client.name = "second"
     stage.consumer.commit({OURS: Position(1, "")})
-    failure = stage.consumer.commit_now({OURS: Position(1, "")})
-    assert failure is not None
-    assert failure.code == "UNKNOWN_MEMBER_ID"
     assert [answer and answer.code for _, answer in stage.recorder.answers] == ["UNKNOWN_MEMBER_ID"]
     assert stage.client.commits == []
 
@@ -82,7 +79,7 @@ def test_transactions_are_sent_under_the_name_that_was_given_the_partitions(stag
     assert stage.consumer.membership() == "metadata of first"
 
 
-def test_what_the_client_keeps_is_told_to_be_lost_and_the_member_begins_anew(stage: Stage) -> None:
+def test_what_the_client_keeps_is_reported_lost_and_the_member_joins_again(stage: Stage) -> None:
     stage.client.name = "second"
     assert stage.consumer.poll(1, 0.01) == []
     assert stage.recorder.events == ["assigned", "lost"]
@@ -95,7 +92,7 @@ def test_what_is_revoked_under_another_name_was_lost_before(stage: Stage) -> Non
     assert stage.recorder.events == ["assigned", "lost"]
 
 
-def test_what_the_client_tells_itself_needs_no_new_beginning(stage: Stage) -> None:
+def test_what_the_client_reports_itself_needs_no_new_member(stage: Stage) -> None:
     stage.client.name = "second"
     stage.consumer._on_lost(stage.consumer._client, [ck.TopicPartition(*OURS)])
     stage.consumer.poll(1, 0.01)
@@ -111,7 +108,7 @@ def test_the_consumer_protocol_tells_by_itself() -> None:
     assert not stage.consumer.stale
 
 
-def test_the_name_may_be_gone_before_the_last_partition_is_given_back(stage: Stage) -> None:
+def test_the_name_may_be_gone_before_the_last_partition_is_revoked(stage: Stage) -> None:
     """As it happens inside ``close``."""
 
     def close() -> None:
@@ -123,8 +120,8 @@ def test_the_name_may_be_gone_before_the_last_partition_is_given_back(stage: Sta
     assert stage.recorder.events == ["assigned", "revoked"]
 
 
-def test_what_others_have_is_not_given_back_at_the_end(stage: Stage) -> None:
-    """Nor is it told to be lost a second time, when the client notices."""
+def test_what_others_own_is_not_revoked_at_the_end(stage: Stage) -> None:
+    """Nor is it reported lost a second time, when the client notices."""
 
     def close() -> None:
         stage.consumer._on_lost(stage.consumer._client, [ck.TopicPartition(*OURS)])

@@ -1,4 +1,4 @@
-"""How preflight waits, with a broker and a clock that do as they are told."""
+"""How preflight waits, with a fake broker and a fake clock."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MISSING = KafkaFailure("UNKNOWN_TOPIC_OR_PART", "unknown topic")
 SILENCE = KafkaFailure("_TIMED_OUT", "no answer")
 ALL = frozenset({"READ", "WRITE"})
 CONFIG = {"max.message.bytes": "1048588", "cleanup.policy": "delete"}
-TOPICS = {name: Topic(name, 4, 1, ALL) for name in ("requests", "answers", "letters")}
+TOPICS = {name: Topic(name, 4, 1, ALL) for name in ("requests", "answers", "dead-letters")}
 
 
 class Clock:
-    """Time passes when somebody sleeps."""
+    """Time passes only in ``sleep``."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -36,23 +36,23 @@ class Clock:
         self.now += seconds
 
 
-class FakeSurvey:
-    """Answers a look at the topics with the next of ``looks``, and then with the last for ever."""
+class FakeAdmin:
+    """Answers each request for the topics with the next of ``attempts``; repeats the last one."""
 
-    def __init__(self, clock: Clock, looks: Iterable[Mapping[str, Topic | KafkaFailure]], cost: float = 0.0) -> None:
+    def __init__(self, clock: Clock, attempts: Iterable[Mapping[str, Topic | KafkaFailure]], cost: float = 0.0) -> None:
         self.trouble: KafkaFailure | None = None
         self.refused = False
         self.created: list[Topic] = []
         self.timeouts: list[float] = []
-        self._looks = list(looks)
+        self._attempts = list(attempts)
         self._clock = clock
         self._cost = cost
 
     def topics(self, names: Iterable[str], timeout: float) -> dict[str, Topic | KafkaFailure]:
         self.timeouts.append(timeout)
         self._clock.sleep(min(self._cost, timeout))
-        look = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
-        return {name: look[name] for name in names}
+        attempt = self._attempts.pop(0) if len(self._attempts) > 1 else self._attempts[0]
+        return {name: attempt[name] for name in names}
 
     def configs(self, names: Iterable[str], timeout: float) -> dict[str, dict[str, str]]:
         return dict.fromkeys(names, CONFIG)
@@ -71,72 +71,129 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def run(survey: Any, said: list[str] | None = None, timeout: float = 60.0) -> Facts:
+def run(fake: Any, reported: list[str] | None = None, timeout: float = 60.0) -> Facts:
     admin, producer = {"bootstrap.servers": "kafka:9092"}, {"message.max.bytes": 64 << 20}
-    target = Target(("requests",), "answers", "letters", "group", timeout, {}, producer, admin)
-    return Preflight(target, survey, (said if said is not None else []).append).run()
+    target = Target(("requests",), "answers", "dead-letters", "group", timeout, {}, producer, admin)
+    return Preflight(target, fake, (reported if reported is not None else []).append).run()
 
 
-def test_what_is_gone_at_the_second_look_is_not_worth_a_line(clock: Clock) -> None:
-    """A topic that comes at once is not reported as waited for."""
-    said: list[str] = []
-    run(FakeSurvey(clock, [TOPICS | {"answers": MISSING}, TOPICS]), said)
+def test_what_is_gone_at_the_second_attempt_is_not_reported(clock: Clock) -> None:
+    """A topic that appears at once is not reported as waited for."""
+    reported: list[str] = []
+    run(FakeAdmin(clock, [TOPICS | {"answers": MISSING}, TOPICS]), reported)
 
-    assert said == []
+    assert reported == []
 
 
-def test_what_lasts_is_said_once(clock: Clock) -> None:
-    """Each thing waited for gets one line, however many looks it takes."""
-    said: list[str] = []
-    looks = [TOPICS | {"answers": MISSING}] * 9 + [dict.fromkeys(TOPICS, SILENCE)] * 9 + [TOPICS]
-    run(FakeSurvey(clock, looks), said)
+def test_what_lasts_is_reported_once(clock: Clock) -> None:
+    """Each thing waited for gets one line, however many attempts it takes."""
+    reported: list[str] = []
+    attempts = [TOPICS | {"answers": MISSING}] * 9 + [dict.fromkeys(TOPICS, SILENCE)] * 9 + [TOPICS]
+    run(FakeAdmin(clock, attempts), reported)
 
-    assert [line.partition(": ")[2][:20] for line in said] == ["topic 'answers' (KAF", "cannot reach Kafka a"]
+    assert [line.partition(": ")[2][:20] for line in reported] == ["topic 'answers' (KAF", "cannot reach Kafka a"]
 
 
 def test_the_dead_letter_topic_is_made_once(clock: Clock) -> None:
-    """Also where it takes a while until it can be seen."""
-    survey = FakeSurvey(clock, [TOPICS | {"letters": MISSING}] * 5 + [TOPICS])
-    facts = run(survey)
+    """It is created once, even if it takes a while to appear."""
+    fake = FakeAdmin(clock, [TOPICS | {"dead-letters": MISSING}] * 5 + [TOPICS])
+    facts = run(fake)
 
-    assert survey.created == [TOPICS["letters"]]
-    assert facts.warnings == ("created dead-letter topic 'letters' with 4 partitions",)
+    assert fake.created == [TOPICS["dead-letters"]]
+    assert facts.warnings == ("created dead-letter topic 'dead-letters' with 4 partitions",)
 
 
 def test_it_is_not_made_without_its_model(clock: Clock) -> None:
-    """As long as the request topic is missing, nobody knows what the dead-letter topic should be like."""
-    survey = FakeSurvey(clock, [TOPICS | {"letters": MISSING, "requests": MISSING}])
+    """While the request topic is missing, it is unknown what the dead-letter topic should be like."""
+    fake = FakeAdmin(clock, [TOPICS | {"dead-letters": MISSING, "requests": MISSING}])
     with pytest.raises(BrokerError, match=r"topic 'requests' .* does not exist"):
-        run(survey)
+        run(fake)
 
-    assert survey.created == []
+    assert fake.created == []
 
 
 @pytest.mark.parametrize("timeout", [0.5, 7.0, 60.0])
 def test_the_time_is_kept(clock: Clock, timeout: float) -> None:
-    """No question lasts longer than what is left, but each gets a second, and none more than five."""
-    survey = FakeSurvey(clock, [dict.fromkeys(TOPICS, SILENCE)], cost=99.0)
+    """No request lasts longer than the time left, but each gets at least one second and at most five."""
+    fake = FakeAdmin(clock, [dict.fromkeys(TOPICS, SILENCE)], cost=99.0)
     with pytest.raises(BrokerError, match=r"cannot reach Kafka at kafka:9092 \(no answer\).*waited"):
-        run(survey, timeout=timeout)
+        run(fake, timeout=timeout)
 
-    assert max(survey.timeouts) <= 5.0
-    assert min(survey.timeouts) >= 1.0
+    assert max(fake.timeouts) <= 5.0
+    assert min(fake.timeouts) >= 1.0
     assert timeout <= clock.now - 1000.0 <= timeout + 1.2
 
 
 def test_refused_credentials_end_it_at_once(clock: Clock) -> None:
     """Waiting would not change them."""
-    survey = FakeSurvey(clock, [dict.fromkeys(TOPICS, SILENCE)])
-    survey.trouble, survey.refused = KafkaFailure("_AUTHENTICATION", "wrong password"), True
+    fake = FakeAdmin(clock, [dict.fromkeys(TOPICS, SILENCE)])
+    fake.trouble, fake.refused = KafkaFailure("_AUTHENTICATION", "wrong password"), True
     with pytest.raises(BrokerError, match=r"refuses the credentials \(wrong password\)"):
-        run(survey)
+        run(fake)
 
     assert clock.now == 1000.0
 
 
 def test_a_group_that_may_not_be_joined(clock: Clock) -> None:
-    """Is waited for like a topic, and named."""
-    survey: Any = FakeSurvey(clock, [TOPICS])
-    survey.group = lambda *_: KafkaFailure("GROUP_AUTHORIZATION_FAILED", "no")
+    """It is waited for like a topic, and named."""
+    fake: Any = FakeAdmin(clock, [TOPICS])
+    fake.group = lambda *_: KafkaFailure("GROUP_AUTHORIZATION_FAILED", "no")
     with pytest.raises(BrokerError, match="no permission to READ group 'group'"):
-        run(survey)
+        run(fake)
+
+
+class WithStates(FakeAdmin):
+    """Has a state topic too, and a broker that tells its configuration unless ``heartbeat`` is None."""
+
+    def __init__(self, clock: Clock, policy: str = "compact", heartbeat: str | None = "1000") -> None:
+        super().__init__(clock, [TOPICS | {"states": Topic("states", 6, 1, ALL)}])
+        self._policy = policy
+        self._heartbeat = heartbeat
+
+    def configs(self, names: Iterable[str], timeout: float) -> dict[str, dict[str, str]]:
+        return {name: CONFIG | ({"cleanup.policy": self._policy} if name == "states" else {}) for name in names}
+
+    def brokers(self, timeout: float) -> list[int]:
+        return [4]
+
+    def broker_config(self, broker: int, timeout: float) -> dict[str, str] | KafkaFailure:
+        if self._heartbeat is None:
+            return KafkaFailure("CLUSTER_AUTHORIZATION_FAILED", "no")
+        return {"group.consumer.heartbeat.interval.ms": self._heartbeat}
+
+
+def facts_with_states(fake: Any, *protocols: str) -> Facts:
+    consumers: dict[str, dict[str, Any]] = {name: {"heartbeat.interval.ms": 2_000} for name in protocols}
+    admin, producer = {"bootstrap.servers": "kafka:9092"}, {"message.max.bytes": 64 << 20}
+    target = Target(("requests",), "answers", "dead-letters", "group", 60.0, consumers, producer, admin, "states")
+    reported: list[str] = []
+    return Preflight(target, fake, reported.append).run()
+
+
+def test_the_state_topic_and_the_heartbeat_are_read(clock: Clock) -> None:
+    facts = facts_with_states(WithStates(clock), "consumer", "classic")
+    assert (facts.state_partitions, facts.heartbeat, facts.warnings) == (6, 1.0, ())
+
+
+def test_the_heartbeat_of_a_broker_that_does_not_tell(clock: Clock) -> None:
+    """Its default; under classic the client decides."""
+    assert facts_with_states(WithStates(clock, heartbeat=None), "consumer").heartbeat == 5.0
+    assert facts_with_states(WithStates(clock, heartbeat=None), "classic").heartbeat == 2.0
+
+
+def test_a_state_topic_that_is_not_compacted(clock: Clock) -> None:
+    (warning,) = facts_with_states(WithStates(clock, policy="delete"), "classic").warnings
+    assert "'states' (KAFKA_STATE_TOPIC) is not compacted" in warning
+
+
+def test_a_state_topic_is_read_and_written(clock: Clock) -> None:
+    """Both rights are needed, and what is missing is one line."""
+    fake = WithStates(clock)
+    fake._attempts = [TOPICS | {"states": Topic("states", 6, 1, frozenset({"READ"}))}]
+    with pytest.raises(BrokerError, match=r"^no permission to WRITE topic 'states' \(KAFKA_STATE_TOPIC\)"):
+        facts_with_states(fake, "classic")
+    fake._attempts = [TOPICS | {"states": MISSING}]
+    with pytest.raises(
+        BrokerError, match=r"^topic 'states' \(KAFKA_STATE_TOPIC\) does not exist: create it, or [^;]*$"
+    ):
+        facts_with_states(fake, "classic")

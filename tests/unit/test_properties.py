@@ -1,4 +1,4 @@
-"""The properties of the Kafka clients: what the worker sets, what a user may, and what librdkafka thinks of both."""
+"""The properties of the Kafka clients: what the worker sets, what a user may set, and what librdkafka accepts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka.cimpl
 import pytest
 
+from tests.unit.environment import NEEDED
 from worker.errors import SettingsError
 from worker.kafka import names, validate
-from worker.kafka.facts import Facts
-from worker.kafka.properties import Link, common, consumer, hold, poll_interval, producer, refusals, warnings
+from worker.kafka.properties import (
+    Link,
+    common,
+    consumer,
+    hold,
+    poll_interval,
+    producer,
+    refusals,
+    tool_producer,
+    warnings,
+)
 from worker.settings import Settings
 from worker.supervisor import render
 
@@ -20,14 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOLDS = {"consumer": 86_400.0, "classic": 60.0}
-NEEDED = {
-    "KAFKA_BOOTSTRAP_SERVER": "kafka:9092",
-    "KAFKA_REQUEST_TOPIC": "requests",
-    "KAFKA_ACK_TOPIC": "answers",
-    "KAFKA_CONSUMER_GROUP_ID": "workers",
-    "WORKER_HANDLER": "package.module:function",
-}
-# librdkafka's own, which no variable can set: callbacks, and what is for programs in C.
+# Properties of librdkafka that no variable can set: callbacks, and those for programs in C.
 NOT_BY_TEXT = re.compile(r"_cb$|^opaque$|^interceptors$|^default_topic_conf$|^ssl_|^msg_order_cmp$|^enabled_events$")
 
 
@@ -40,8 +43,8 @@ def link(holds: dict[str, float] = HOLDS, **given: str) -> Link:
 
 
 @pytest.mark.parametrize("protocol", HOLDS)
-def test_offsets_are_ours(protocol: str) -> None:
-    """No offset is stored or committed by the client, none is skipped, and only what is committed is read."""
+def test_the_worker_owns_the_offsets(protocol: str) -> None:
+    """The client stores and commits no offset, skips none, and reads only committed records."""
     made = consumer(link(), "host-0", protocol)
 
     assert (made["enable.auto.commit"], made["enable.auto.offset.store"]) == (False, False)
@@ -50,23 +53,33 @@ def test_offsets_are_ours(protocol: str) -> None:
 
 
 def test_answers_are_confirmed() -> None:
-    """The producer is idempotent, never gives an answer up, and puts it where Java clients look for its key."""
+    """The producer is idempotent, never gives an answer up, and chooses partitions as Java clients do."""
     made = producer(link(), "host-0")
 
     assert (made["enable.idempotence"], made["acks"], made["message.timeout.ms"]) == (True, "all", 0)
     assert made["partitioner"] == "murmur2_random"
 
 
+def test_a_tools_producer_differs_in_time_and_batches_only() -> None:
+    """It is as safe as the worker's, but gives a record up in time, and does not know the topics' limits."""
+    reach = common(link(), "tool")
+    tool, worker = tool_producer(reach, 7.5), producer(link(), "tool")
+    other = {name for name in tool.keys() | worker.keys() if tool.get(name) != worker.get(name)}
+
+    assert other == {"message.timeout.ms", "retry.backoff.ms", "batch.size"}
+    assert tool["message.timeout.ms"] == 7_500
+
+
 @pytest.mark.parametrize(
     ("limit", "given", "batch"), [(5_000_000, {}, 1_000_000), (2_000, {}, 2_000), (2_000, {"batch__size": "500"}, 500)]
 )
 def test_a_batch_fits_into_the_topics(limit: int, given: dict[str, str], batch: int) -> None:
-    """A topic's limit is of a whole batch: in a larger one, small answers would fail for their neighbours' size."""
+    """A topic's limit applies to a whole batch: in a larger one, small answers fail for their neighbours' size."""
     assert producer(link(HOLDS, **given), "host-0", limit)["batch.size"] == batch
 
 
 def test_the_consumer_protocol_leaves_sessions_to_the_broker() -> None:
-    """There the client may poll as rarely as it likes, and has no word in the session."""
+    """There the client may poll as rarely as it likes, and does not decide about the session."""
     made = consumer(link(session__timeout__ms="6000", heartbeat__interval__ms="500"), "host-0", "consumer")
 
     assert made["max.poll.interval.ms"] == 86_400_000
@@ -91,7 +104,7 @@ def test_a_given_session_brings_its_heartbeats() -> None:
 
 
 def test_the_users_properties_win() -> None:
-    """Every client gets them over our defaults, but none those of another kind of client."""
+    """They override our defaults in every client, but no client gets those of another kind of client."""
     given = link(fetch__wait__max__ms="7", linger__ms="8", socket__timeout__ms="9000", sasl__username="me")
     made: dict[str, dict[str, Any]] = {
         "consumer": consumer(given, "host-0", "classic"),
@@ -134,7 +147,7 @@ def test_a_hold_ends_within_the_poll_interval(protocol: str, wanted: float, inte
 
 
 def test_a_given_poll_interval_bounds_the_hold() -> None:
-    """Nine tenths of it are left, and a warning says so where that is less than was asked for."""
+    """A hold may take nine tenths of it. A warning says so where that is less than configured."""
     made = link(max__poll__interval__ms="100000")
 
     assert (hold(made, "consumer"), hold(made, "classic")) == (90.0, 60.0)
@@ -143,7 +156,7 @@ def test_a_given_poll_interval_bounds_the_hold() -> None:
 
 
 def test_a_session_timeout_without_effect() -> None:
-    """Is warned of where the consumer protocol may be used, and only there."""
+    """It is warned of where the consumer protocol may be used, and only there."""
     (warning,) = warnings(link(session__timeout__ms="6000"))
 
     assert "has no effect under the consumer protocol" in warning
@@ -155,18 +168,18 @@ def test_a_session_timeout_without_effect() -> None:
 
 @pytest.mark.parametrize("name", names.OWNED)
 def test_owned_properties(name: str) -> None:
-    """What the worker sets is refused, with the reason."""
+    """A property that the worker sets is refused, with the reason."""
     assert refusals({name: "1"}) == {name: f"cannot be set: {names.OWNED[name]}"}
 
 
 @pytest.mark.parametrize("name", names.JAVA)
 def test_java_properties(name: str) -> None:
-    """What only Java clients have is refused, with what to do instead."""
+    """A property that only Java clients have is refused, with what to use instead."""
     assert refusals({name: "1"})[name].startswith("is a property of Java clients: ")
 
 
 def test_offset_resets() -> None:
-    """Requests may be started with the oldest or not at all, never skipped."""
+    """A group may begin with the oldest request or refuse to begin. It never skips requests."""
     accepted = {text for text in ("earliest", "error", "Beginning", "latest", "end", "largest", "none") if _reset(text)}
 
     assert accepted == {"earliest", "error", "Beginning"}
@@ -176,8 +189,8 @@ def _reset(text: str) -> bool:
     return not refusals({"auto.offset.reset": text})
 
 
-def test_numbers_we_calculate_with() -> None:
-    """Must be some; librdkafka checks all the others."""
+def test_numbers_that_the_worker_calculates_with() -> None:
+    """They must be numbers; librdkafka checks all others."""
     assert refusals({"max.poll.interval.ms": "5m"}) == {"max.poll.interval.ms": "must be a whole number"}
     assert refusals({"max.poll.interval.ms": "300000", "socket.timeout.ms": "x"}) == {}
 
@@ -187,7 +200,7 @@ def test_numbers_we_calculate_with() -> None:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The client's own table of its properties: whose each is (``C``, ``P`` or ``*``)."""
+    """librdkafka's own table of properties, with the client that each belongs to (``C``, ``P`` or ``*``)."""
     path: Path = tmp_path_factory.mktemp("librdkafka") / "properties.md"
     libc, client = ctypes.CDLL(None), ctypes.CDLL(confluent_kafka.cimpl.__file__)
     libc.fopen.restype = ctypes.c_void_p
@@ -197,18 +210,18 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return dict(re.findall(r"^(\S+) +\| +([CP*]) +\|", path.read_text(), re.MULTILINE))
 
 
-def test_whose_a_property_is(table: dict[str, str]) -> None:
-    """Our two lists are the client's, without what is refused or cannot be set by a text."""
+def test_which_client_a_property_belongs_to(table: dict[str, str]) -> None:
+    """Our two lists are librdkafka's, without what is refused or cannot be set by a text."""
     settable = {
-        name: whose for name, whose in table.items() if name not in names.OWNED and not NOT_BY_TEXT.search(name)
+        name: client for name, client in table.items() if name not in names.OWNED and not NOT_BY_TEXT.search(name)
     }
 
-    assert {name for name, whose in settable.items() if whose == "C"} == names.CONSUMER_ONLY
-    assert {name for name, whose in settable.items() if whose == "P"} == names.PRODUCER_ONLY
+    assert {name for name, client in settable.items() if client == "C"} == names.CONSUMER_ONLY
+    assert {name for name, client in settable.items() if client == "P"} == names.PRODUCER_ONLY
 
 
 def test_names_that_the_client_knows(table: dict[str, str]) -> None:
-    """What we refuse as ours, rename or take for a file is a property there; what is the Java clients' is not."""
+    """What we refuse, rename or take for a file is a property there; the Java clients' properties are not."""
     of_the_binding = {"logger", "default.topic.config"}
 
     assert names.OWNED.keys() - of_the_binding <= table.keys()
@@ -266,42 +279,3 @@ def test_what_the_client_does_not_take(given: dict[str, str], line: str) -> None
 
     assert str(caught.value).startswith(line)
     assert "\n" not in str(caught.value)
-
-
-# ---------------------------------------------------------------- what a process is told
-
-
-def test_a_process_is_told_everything() -> None:
-    """Both protocols in order of preference, each with its hold; the secrets are in, and not in its repr."""
-    variables = {
-        "WORKER_RETRY_BACKOFF": "2s..1m",
-        "KAFKA_CONFIG_SASL_PASSWORD": "tr0ub4dor",
-        "WORKER_REVOKE_HOLD": "1h",
-    }
-    config = render.process_config(Settings.load(NEEDED | variables), "me", 3, Facts(8, 1000, 2000))
-
-    assert list(config.consumer_properties) == ["consumer", "classic"]
-    assert config.revoke_hold == {"consumer": 3600.0, "classic": 60.0}
-    assert config.name == "me-3"
-    assert config.producer_properties["client.id"] == config.name
-    assert (config.retry_first, config.retry_greatest) == (2.0, 60.0)
-    assert (config.max_answer_bytes, config.max_dead_letter_bytes) == (1000, 2000)
-    assert config.log_format in {"console", "json"}
-    assert config.producer_properties["sasl.password"] == "tr0ub4dor"
-    assert "tr0ub4dor" not in repr(config)
-
-
-def test_a_process_is_told_the_hold_it_has() -> None:
-    """Not the one that was asked for, where the poll interval ends it sooner."""
-    settings = Settings.load(NEEDED | {"KAFKA_CONFIG_MAX_POLL_INTERVAL_MS": "50000"})
-
-    assert render.process_config(settings, "me", 0, Facts(8, 1, 1)).revoke_hold == {"consumer": 45.0, "classic": 45.0}
-
-
-def test_a_fixed_protocol_is_the_only_one() -> None:
-    """No fall-back where the protocol is chosen."""
-    settings = Settings.load(NEEDED | {"KAFKA_GROUP_PROTOCOL": "classic"})
-    config = render.process_config(settings, "me", 0, Facts(8, 1, 1))
-
-    assert list(config.consumer_properties) == ["classic"]
-    assert config.revoke_hold == {"classic": 60.0}

@@ -1,33 +1,36 @@
-"""Asking a replica what it works on, at endpoints that a test serves."""
+"""The running tasks of replicas, from endpoints that a test serves."""
 
 from __future__ import annotations
 
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from worker.cli.replicas import running
+from worker.cli import replicas
+from worker.cli.replicas import flat, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-BUSY = {
+TASK = {"topic": "requests", "partition": 3, "offset": 9, "attempt": 2, "started": 1.0, "seconds": 5.5}
+BUSY: dict[str, Any] = {
     "slot": 0,
     "pid": 17,
     "state": "running",
     "queued": 4,
-    "task": {"topic": "requests", "partition": 3, "offset": 9, "attempt": 2, "started": 1.0, "seconds": 5.5},
+    "task": TASK,
     "restarts": 0,
 }
-IDLE = {"slot": 1, "pid": 18, "state": "running", "queued": 0, "task": None}
+IDLE: dict[str, Any] = {"slot": 1, "pid": 18, "state": "running", "queued": 0, "task": None}
 
 
 @pytest.fixture
-def replica() -> Iterator[Callable[[object], int]]:
+def replica(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], int]]:
     """Serves a body under /tasks; returns the port."""
+    monkeypatch.setattr(replicas, "TIMEOUT", 30.0)  # the machine may be slow
     servers = []
 
     def serve(body: object) -> int:
@@ -53,7 +56,7 @@ def replica() -> Iterator[Callable[[object], int]]:
 
 @pytest.mark.parametrize("suffix", ["", "/", "/tasks"])
 def test_the_processes_of_named_replicas_are_shown(replica: Callable[[object], int], suffix: str) -> None:
-    """Who works on what, for how long, and who is idle; the address may be written with its path."""
+    """The task has the shape it has in /tasks; the address may be written with its path."""
     url = f"http://127.0.0.1:{replica({'processes': [BUSY, IDLE]})}{suffix}"
 
     busy, idle = running([url], 0)
@@ -64,20 +67,40 @@ def test_the_processes_of_named_replicas_are_shown(replica: Callable[[object], i
         "pid": 17,
         "state": "running",
         "queued": 4,
-        "task": "requests[3]@9",
-        "attempt": 2,
-        "seconds": 5.5,
+        "task": BUSY["task"],
+        "beside": None,
     }
-    assert (idle["task"], idle["seconds"]) == (None, None)
+    assert idle["task"] is None
 
 
-def test_the_replica_of_this_machine_is_asked_by_its_port(replica: Callable[[object], int]) -> None:
-    """Without an address, WORKER_HTTP_PORT says where to look."""
+def test_the_table_names_the_task_by_origin_key_sequence_and_attempt() -> None:
+    """What `worker status` prints in a row; a replica that does not know the key yet has none."""
+    known = {**BUSY, "task": {**TASK, "key": "img-0269", "sequence": 269}}
+
+    rows = [row for process in (known, BUSY, IDLE) for row in flat(process)]
+
+    assert [(row["task"], row["key"], row["sequence"], row["attempt"], row["seconds"]) for row in rows] == [
+        ("requests/3/9", "img-0269", 269, 2, 5.5),
+        ("requests/3/9", None, None, 2, 5.5),
+        (None, None, None, None, None),
+    ]
+
+
+def test_tasks_beside_others_each_have_a_row() -> None:
+    """Of the same process."""
+    rows = flat({**BUSY, "beside": [{**TASK, "offset": 4}]})
+
+    assert [(row["pid"], row["task"]) for row in rows] == [(17, "requests/3/9"), (17, "requests/3/4")]
+    assert all("beside" not in row for row in rows)
+
+
+def test_the_replica_of_this_machine_is_found_by_its_port(replica: Callable[[object], int]) -> None:
+    """Without an address, WORKER_HTTP_PORT says where it is."""
     assert len(running([], replica({"processes": [BUSY]}))) == 1
 
 
-def test_port_0_means_that_there_is_nothing_to_ask() -> None:
-    """With the endpoints off, nobody is asked."""
+def test_port_0_means_that_there_is_no_replica_to_ask() -> None:
+    """With the endpoints off, no request is made."""
     assert running([], 0) == []
 
 
@@ -99,10 +122,10 @@ def test_a_named_replica_that_does_not_answer_is_reported(
     good = f"http://127.0.0.1:{replica({'processes': [BUSY]})}"
 
     assert len(running(["http://127.0.0.1:1", good], 0)) == 1
-    assert "http://127.0.0.1:1/tasks does not answer" in capsys.readouterr().err
+    assert "http://127.0.0.1:1/tasks does not respond" in capsys.readouterr().err
 
 
 def test_an_address_that_is_none_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """A forgotten http:// is no traceback."""
     assert running(["replica-0:8080"], 0) == []
-    assert "replica-0:8080/tasks does not answer" in capsys.readouterr().err
+    assert "replica-0:8080/tasks does not respond" in capsys.readouterr().err

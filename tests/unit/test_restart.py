@@ -88,7 +88,7 @@ def test_an_answer_or_a_kill_from_outside_is_no_sign_of_a_crash_loop(ending: End
     assert decision == Respawn(0.2, History(useless=0, short=1))
 
 
-def test_having_joined_is_enough_to_start_counting_anew() -> None:
+def test_having_joined_is_enough_to_start_counting_again() -> None:
     """A process that joins the group has shown that it can start; only repeated short runs count against it."""
     decision = decide(KILLED, 0.1, History(useless=USELESS_LIMIT - 1, short=4), started=True, useful=True, jitter=0.0)
     assert isinstance(decision, Respawn)
@@ -123,7 +123,7 @@ def test_an_unreachable_broker_stops_a_replica_that_has_not_started() -> None:
 
 
 def test_an_outage_later_is_waited_out() -> None:
-    """However long it lasts: siblings may be in the middle of long tasks."""
+    """However long it lasts: peer processes may be in the middle of long tasks."""
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
     assert decide(UNREACHABLE, None, history, started=True, useful=True, jitter=0.0) == Respawn(30, history)
 

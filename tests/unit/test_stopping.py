@@ -6,7 +6,7 @@ from worker.core.stopping import Phase, Stopping
 from worker.errors import ExitCode
 
 
-def test_a_drain_without_a_limit_waits_for_ever() -> None:
+def test_a_drain_without_a_limit_waits_forever() -> None:
     stopping = Stopping(drain_timeout=0)
     stopping.drain(100.0)
     assert stopping.update(1e9) is Phase.DRAIN

@@ -11,7 +11,7 @@ import pytest
 
 from worker.cli.inputs import Item, from_arguments, from_file
 from worker.cli.rows import InputError
-from worker.codec import decode_request
+from worker.codec import decode_request, encode_request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def items(tmp_path: Path, name: str, content: str | bytes) -> list[Item]:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with from_file(str(path), 1, None) as source:
+    with from_file(str(path), 1, None, encode_request) as source:
         return list(source.items())
 
 
@@ -37,7 +37,7 @@ def fault(tmp_path: Path, name: str, content: str | bytes) -> str:
 
 def test_arguments_are_numbered_from_start() -> None:
     """Each argument is one request; its key is its sequence as text."""
-    found = list(from_arguments(("a", "b"), start=7, job=None).items())
+    found = list(from_arguments(("a", "b"), start=7, job=None, encode=encode_request).items())
 
     assert payloads(found) == [(7, "a"), (8, "b")]
     assert [item.key for item in found] == [b"7", b"8"]
@@ -45,7 +45,7 @@ def test_arguments_are_numbered_from_start() -> None:
 
 def test_a_job_names_the_keys() -> None:
     """With a job, keys sort like sequences."""
-    (item,) = from_arguments(("a",), start=42, job="nightly").items()
+    (item,) = from_arguments(("a",), start=42, job="nightly", encode=encode_request).items()
 
     assert item.key == b"nightly/0000000042"
 
@@ -85,10 +85,13 @@ def test_csv_cells_may_be_large(tmp_path: Path) -> None:
     [
         ("{", "not JSON: Expecting property name"),
         ("[" * 100_000, "not JSON"),
-        ("17", "expected an object with a payload, or a string, not 17"),
-        ("{}", "there is no payload, only nothing"),
-        ('{"sequence": 1}', "there is no payload, only sequence"),
-        ('{"payload": "a", "sequenz": 1}', "unknown: sequenz; there are headers, key, payload, sequence"),
+        ("17", "must be a string or an object with a payload, not 17"),
+        ("{}", "payload is missing; the fields are none"),
+        ('{"sequence": 1}', "payload is missing; the fields are sequence"),
+        (
+            '{"payload": "a", "sequenz": 1}',
+            "unknown field: sequenz; the known ones are headers, key, payload, sequence",
+        ),
         ('{"payload": "a", "sequence": "1"}', "sequence must be a whole number, not '1'"),
         ('{"payload": "a", "sequence": true}', "sequence must be a whole number, not True"),
         ('{"payload": "a", "sequence": 2147483648}', "sequence 2147483648 is outside of int32"),
@@ -96,7 +99,7 @@ def test_csv_cells_may_be_large(tmp_path: Path) -> None:
         ('{"payload": "a", "headers": ["h"]}', "headers must be an object of strings"),
         ('{"payload": "a", "headers": {"h": 1}}', "headers must be an object of strings"),
         ('{"payload": "\\ud800"}', "cannot be written as UTF-8"),
-        ('{"payload": "", "sequence": 0}', "an empty payload with sequence 0 is an empty record"),
+        ('{"payload": "", "sequence": 0}', "an empty payload needs a sequence other than 0"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
@@ -110,11 +113,11 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> Non
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "empty file: there is no payload, only nothing"),
-        ("pay,load\n", "x.csv, line 1: there is no payload, only load, pay"),
-        ("payload,job\n", "x.csv, line 1: unknown: job; there are key, payload, sequence"),
-        ("payload,key\na\n", "x.csv, line 2: expected as many cells"),
-        ("payload\na,b\n", "x.csv, line 2: expected as many cells"),
+        ("", "empty file: payload is missing; the fields are none"),
+        ("pay,load\n", "x.csv, line 1: payload is missing; the fields are load, pay"),
+        ("payload,job\n", "x.csv, line 1: unknown field: job; the known ones are key, payload, sequence"),
+        ("payload,key\na\n", "x.csv, line 2: the line must have as many cells"),
+        ("payload\na,b\n", "x.csv, line 2: the line must have as many cells"),
         ("payload,sequence\na,1\nb,x\n", "x.csv, line 3: sequence must be a whole number, not 'x'"),
         ('payload\n"a\n', "x.csv, line 2: not CSV"),
     ],
@@ -132,7 +135,7 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """There is no traceback for a file that is not there."""
     with pytest.raises(InputError, match=r"nosuch.jsonl: No such file or directory"):
-        from_file(str(tmp_path / "nosuch.jsonl"), 1, None)
+        from_file(str(tmp_path / "nosuch.jsonl"), 1, None, encode_request)
 
 
 def test_standard_input_can_be_gone_through_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +144,7 @@ def test_standard_input_can_be_gone_through_twice(tmp_path: Path, monkeypatch: p
     path.write_text("\n".join(json.dumps(f"p{n}") for n in range(3)))
     with path.open() as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        source = from_file("-", 1, None)
+        source = from_file("-", 1, None, encode_request)
 
     with source:
         first, second = list(source.items()), list(source.items())
@@ -157,7 +160,7 @@ def test_a_pipe_with_a_name_can_be_gone_through_twice(tmp_path: Path) -> None:
     writer = threading.Thread(target=pipe.write_text, args=("payload\na\n",))
     writer.start()
 
-    with from_file(str(pipe), 1, None) as source:
+    with from_file(str(pipe), 1, None, encode_request) as source:
         first, second = list(source.items()), list(source.items())
 
     writer.join()

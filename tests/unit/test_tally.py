@@ -56,8 +56,8 @@ def test_the_summary_names_outcomes_duplicates_and_the_unanswered(tally: Tally) 
 
     assert summary(tally) == [
         "1 of 3 requests answered: 1 OK",
-        "1 duplicate answers: a request was answered more than once",
-        "2 unanswered: requests[0]@103, requests[1]@7",
+        "1 duplicate answer: a request was answered more than once",
+        "2 unanswered: requests/0/103, requests/1/7",
     ]
 
 
@@ -67,7 +67,7 @@ def test_the_summary_names_ten_unanswered_and_counts_the_rest() -> None:
     for offset in range(12):
         tally.expect(P1, offset)
 
-    assert summary(tally)[-1].endswith("requests[1]@9 and 2 more")
+    assert summary(tally)[-1].endswith("requests/1/9 and 2 more")
 
 
 @pytest.mark.parametrize(

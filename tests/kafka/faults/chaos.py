@@ -74,7 +74,7 @@ def _payload(rng: random.Random, retries: float) -> str:
 
 
 def _strike(one: Site, rng: random.Random, stop: float) -> None:
-    """One process, somewhere: killed, or stopped for so many seconds."""
+    """One process, somewhere: killed, or stopped for that many seconds."""
     struck = False
     while not struck:
         victim = rng.choice(until(lambda: [pid for replica in one.replicas for pid in replica.pids()], one.tails))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.kafka.support.replica import ROOT
 from tests.kafka.support.topics import configure_group, members
-from tests.kafka.support.waiting import PATIENCE, until
+from tests.kafka.support.waiting import WAIT_LIMIT, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def wake(one: Site) -> None:
 
 
 def wait_members(one: Site, count: int) -> None:
-    """Wait until the group has so many members, each with a partition."""
+    """Wait until the group has that many members, each with a partition."""
     until(
         lambda: [bool(held) for held in members(one.bootstrap, one.group).values()] == [True] * count,
         lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}",
@@ -79,8 +79,8 @@ def lost(one: Site) -> float:
     return sum(float(value) for values in found for value in values)
 
 
-def wait_lost(one: Site, count: int, seconds: float = PATIENCE) -> None:
-    """Wait until so many tasks are counted as lost."""
+def wait_lost(one: Site, count: int, seconds: float = WAIT_LIMIT) -> None:
+    """Wait until that many tasks are counted as lost."""
     until(lambda: lost(one) == count, lambda: f"{lost(one)} instead of {count} are lost\n{one.tails()}", seconds)
 
 

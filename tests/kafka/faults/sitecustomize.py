@@ -9,6 +9,9 @@ the process sends itself there, once over all processes: ``FAULT_MARKER`` is the
 ``after_produce``   the answer was handed to the client; in a transaction: it is in the log, and the transaction is open
 ``after_delivery``  the answer's delivery is confirmed, or the offsets are in the transaction; no commit was asked for
 ``after_commit``    a commit that came after the answer is confirmed
+
+One fault is none of these: with the point ``coordinator_away`` the client has no answer to questions about committed
+offsets for ``FAULT_SECONDS``, from the process's second assignment on.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
 POINT = os.environ.get("FAULT_POINT", "")
 _partition, _, _offset = os.environ.get("FAULT_PLACE", "0:0").partition(":")
 PLACE = int(_partition), int(_offset)
-_handed = False  # this process has handed the answer to its client
+_produced = False  # this process has handed the answer to its client
 _delivered = False  # and knows that it has arrived
+_questions: list[float] = []  # when the client was asked for committed offsets
 
 
 def reach(point: str, place: tuple[int, int] = PLACE) -> None:
@@ -99,8 +104,8 @@ def _answers(topic: str, value: bytes | None) -> bool:
     return (origin.partition, origin.offset) == PLACE
 
 
-def _producer(base: Any) -> Any:
-    class Producer(base):  # type: ignore[misc]
+def _producer(parent: Any) -> Any:
+    class Producer(parent):  # type: ignore[misc]
         """Looks for the answer to the request."""
 
         def __init__(self, configuration: dict[str, Any]) -> None:
@@ -117,53 +122,62 @@ def _producer(base: Any) -> Any:
             **more: Any,
         ) -> None:
             ours = _answers(topic, value)
-            callback = _told(on_delivery) if ours else on_delivery
+            callback = _reporting(on_delivery) if ours else on_delivery
             super().produce(topic, value, key, partition, callback, **more)
             if ours:
-                globals()["_handed"] = True
+                globals()["_produced"] = True
                 if POINT == "after_produce" and self._transactional:
                     self.flush(30)  # in the log, in an open transaction
                 reach("after_produce")
 
         def send_offsets_to_transaction(self, *arguments: Any) -> None:
             super().send_offsets_to_transaction(*arguments)
-            if _handed:
+            if _produced:
                 reach("after_delivery")
 
         def commit_transaction(self, *arguments: Any) -> None:
             super().commit_transaction(*arguments)
-            if _handed:
+            if _produced:
                 reach("after_commit")
 
     return Producer
 
 
-def _told(callback: Callable[..., None] | None) -> Callable[..., None]:
-    def told(error: Any, message: Any) -> None:
+def _reporting(callback: Callable[..., None] | None) -> Callable[..., None]:
+    def reporting(error: Any, message: Any) -> None:
         if error is None:
             globals()["_delivered"] = True
             reach("after_delivery")
         if callback is not None:
             callback(error, message)
 
-    return told
+    return reporting
 
 
-def _consumer(base: Any) -> Any:
-    class Consumer(base):  # type: ignore[misc]
+def _consumer(parent: Any) -> Any:
+    from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - long after the interpreter's start
+
+    class Consumer(parent):  # type: ignore[misc]
         """Looks for commits after the answer."""
 
         def __init__(self, configuration: dict[str, Any]) -> None:
             callback = configuration.get("on_commit")
             super().__init__({**configuration, "on_commit": _committed(callback)} if callback else configuration)
 
-        def commit(self, **options: Any) -> Any:
-            answer = super().commit(**options)
-            if options.get("asynchronous") is False and _delivered and _covers(options["offsets"]):
-                reach("after_commit")
-            return answer
+        def committed(self, positions: Any, timeout: float = -1) -> Any:
+            if POINT == "coordinator_away" and _is_away():
+                time.sleep(min(1.0, timeout))
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            return super().committed(positions, timeout)
 
     return Consumer
+
+
+def _is_away() -> bool:
+    """Whether the coordinator has no answers just now."""
+    _questions.append(time.monotonic())
+    second = _questions[1] if len(_questions) > 1 else float("inf")
+    return time.monotonic() - second < float(os.environ["FAULT_SECONDS"])
 
 
 def _committed(callback: Callable[..., None]) -> Callable[..., None]:
@@ -181,10 +195,10 @@ def _covers(positions: Any) -> bool:
 
 
 def _unanswered(position: Any) -> int:
-    """The first request without an answer: at most once, the offset runs ahead, and the notes say how far."""
-    from worker.core.notes import decode  # noqa: PLC0415 - long after the interpreter's start
+    """The first request without an answer: at most once, the offset runs ahead, and its metadata says how far."""
+    from worker.core.commit_metadata import decode  # noqa: PLC0415 - long after the interpreter's start
 
-    started = decode(position.metadata or "", position.offset).started
+    started = decode(position.metadata or "", position.offset).unanswered_from
     return int(position.offset if started is None else started)
 
 

@@ -31,7 +31,7 @@ class _EnoughError(Exception):
 def handle(batch: Any, context: Any, journal: str, *, hurry: bool = False) -> None:
     """Do them all."""
     now = time.monotonic()
-    _note(journal, [_line("start", task, now) for task in batch])
+    _write(journal, [_line("start", task, now) for task in batch])
     try:
         for task in batch:
             _act(batch, task, context, journal, hurry=hurry)
@@ -53,7 +53,7 @@ def _line(event: str, task: Any, now: float) -> dict[str, Any]:
     }
 
 
-def _note(journal: str, lines: list[dict[str, Any]]) -> None:
+def _write(journal: str, lines: list[dict[str, Any]]) -> None:
     file = os.open(journal, os.O_WRONLY | os.O_APPEND)
     try:
         os.write(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
@@ -67,7 +67,7 @@ def _act(batch: Any, task: Any, context: Any, journal: str, *, hurry: bool) -> N
     if until is not None and task.attempt >= until:
         action, arguments = "ack", {}
     noted = ACTIONS[action](batch, task, context, **arguments)
-    _note(journal, [_line(noted or "end", task, time.monotonic())])
+    _write(journal, [_line(noted or "end", task, time.monotonic())])
     if noted and noted.startswith("cancelled"):
         raise _EnoughError
 
@@ -102,9 +102,9 @@ def nap(batch: Any, task: Any, _context: Any, seconds: float) -> None:
     batch.ack(task)
 
 
-def wait(batch: Any, task: Any, context: Any, gate: str, *, late: bool = False) -> str | None:
-    """Wait until the file ``gate`` is there or the batch is cancelled; ``late``: acknowledge it then, too."""
-    while not Path(gate).exists():
+def wait(batch: Any, task: Any, context: Any, signal: str, *, late: bool = False) -> str | None:
+    """Wait until the file ``signal`` is there or the batch is cancelled; ``late``: acknowledge it then, too."""
+    while not Path(signal).exists():
         if context.cancelled.wait(0.02):
             if late:
                 batch.ack(task, "late")
@@ -151,7 +151,7 @@ def peek(request: Any, context: Any, journal: str) -> str:
 
 def clock(request: Any, context: Any, journal: str) -> str:
     """Work until the deadline, and tell what was seen of it."""
-    _note(journal, [_line("start", context, time.monotonic())])
+    _write(journal, [_line("start", context, time.monotonic())])
     before = context.remaining
     if request.payload == "look":
         return json.dumps(before)
@@ -164,10 +164,10 @@ def clock(request: Any, context: Any, journal: str) -> str:
 
 def gated(request: Any, context: Any, journal: str) -> None:
     """Work until the file that the payload names is there, if it names one."""
-    _note(journal, [_line("start", context, time.monotonic())])
+    _write(journal, [_line("start", context, time.monotonic())])
     while request.payload and not Path(request.payload).exists():
         time.sleep(0.01)
-    _note(journal, [_line("end", context, time.monotonic())])
+    _write(journal, [_line("end", context, time.monotonic())])
 
 
 # -- ending the process
@@ -175,12 +175,12 @@ def gated(request: Any, context: Any, journal: str) -> None:
 
 def crash(request: Any, context: Any, journal: str) -> str:
     """End the process from within, or try to get more memory than there is."""
-    _note(journal, [_line("start", context, time.monotonic())])
+    _write(journal, [_line("start", context, time.monotonic())])
     if request.payload == '{"do": "segfault"}':
         ctypes.string_at(0)
     if request.payload == '{"do": "devour"}':
         _devour()
-    _note(journal, [_line("end", context, time.monotonic())])
+    _write(journal, [_line("end", context, time.monotonic())])
     return "survived"
 
 

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 def handle(request: Any, context: Any, journal: str | None = None, *, hurry: bool = False) -> Any:
     """Do it."""
     pid = os.getpid()
-    _note(journal, "start", context)
+    _write(journal, "start", context)
     event = "raise"
     try:
         result = _act(request.payload, context, hurry=hurry)
         event = "end"
     finally:
         if os.getpid() == pid:
-            _note(journal, event, context)
+            _write(journal, event, context)
     return result
 
 
-def _note(journal: str | None, event: str, context: Any) -> None:
+def _write(journal: str | None, event: str, context: Any) -> None:
     if journal is None:
         return
     _, partition, offset = context.origin
@@ -80,16 +80,17 @@ def grip(_context: Any, seconds: int) -> str:
 
 
 def heed(context: Any, seconds: float) -> str:
-    """Sleep, but stop when asked to."""
+    """Sleep, but give up when asked to stop."""
     context.cancelled.wait(seconds)
-    return f"stopped: {context.cancelled.reason}"
+    context.cancelled.raise_if_set()
+    return f"slept {seconds}"
 
 
 # -- results
 
 
 def big(_context: Any, size: int) -> bytes:
-    """A result of so many bytes."""
+    """A result of that many bytes."""
     return b"x" * size
 
 
@@ -181,7 +182,7 @@ def fork(_context: Any, child: str) -> str:
 
 
 def brood(_context: Any, seconds: float) -> str:
-    """Fork a child that would live for ever, and sleep."""
+    """Fork a child that would live forever, and sleep."""
     if os.fork() == 0:
         while True:
             time.sleep(60)

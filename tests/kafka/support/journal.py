@@ -1,4 +1,4 @@
-"""What the handlers wrote down: every start and every end of a task, whoever ran it."""
+"""The handlers' journal: every start and every end of a task in any process."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ Place = tuple[int, int]  # partition and offset
 
 
 class Journal:
-    """A file that the handlers append to."""
+    """A file to which the handlers append."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch()
 
     def entries(self, event: str | None = None) -> list[Entry]:
-        """The lines so far, in the order they were written; of one event only if it is named."""
+        """Return the lines so far, in the order of writing, of one ``event`` or of all."""
         lines = self.path.read_text().splitlines()
         entries = [Entry(**json.loads(line)) for line in lines]
         return [entry for entry in entries if event in (None, entry.event)]
 
     def starts(self) -> Counter[Place]:
-        """How often each task was started."""
+        """Return how often each task was started."""
         return Counter((entry.partition, entry.offset) for entry in self.entries("start"))
 
     def running(self) -> dict[Place, int]:
-        """The tasks that have started last and not ended, with the pid of the process each runs in."""
+        """Return the tasks that have started and not ended, with the pid of the process of each."""
         running: dict[Place, int] = {}
         for entry in self.entries():
             place = (entry.partition, entry.offset)

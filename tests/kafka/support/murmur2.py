@@ -1,4 +1,4 @@
-"""The partition that Kafka's Java clients give a key: a plain rendering of the algorithm, for comparison."""
+"""The partitioner of Kafka's Java clients: a plain implementation of the algorithm, for comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Murmur2 of 32 bits with the seed that Kafka uses, unsigned."""
+    """Return the unsigned 32-bit Murmur2 with the seed that Kafka uses."""
     h = _SEED ^ len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -23,5 +23,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where a record with this key goes."""
+    """Return the partition of a record with this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

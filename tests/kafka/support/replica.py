@@ -1,4 +1,4 @@
-"""``worker run`` as a program of its own, watched and ended from outside."""
+"""``worker run`` as a separate program, observed and stopped from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from tests.kafka.support.waiting import PATIENCE, until
+from tests.kafka.support.waiting import WAIT_LIMIT, until
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -25,27 +25,28 @@ HANDLERS = Path(__file__).parents[1] / "handlers"
 
 
 class Page(NamedTuple):
-    """What an endpoint answered."""
+    """The answer of an endpoint."""
 
     status: int
     text: str
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be reaped does not."""
+    """Return whether a process runs. A zombie that waits to be reaped does not."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
 
 
 class Replica:
-    """A running replica in a session of its own, with a clean environment."""
+    """A running replica in a separate session, with a clean environment."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], cwd: Path | str = HANDLERS) -> None:
         self.port = free_port()
         self._log = folder / f"replica-{self.port}.log"
         self._seen: list[psutil.Process] = []
         clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "WORKER_HTTP_PORT": str(self.port)}
+        clean |= {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
         with self._log.open("wb") as stderr, (folder / f"replica-{self.port}.out").open("wb") as stdout:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "worker", "run"],
@@ -57,20 +58,20 @@ class Replica:
                 start_new_session=True,
             )
 
-    # -- what it says
+    # -- its output
 
     @property
     def stderr(self) -> str:
-        """All it has written to stderr so far."""
+        """Return all that it has written to stderr so far."""
         return self._log.read_text(errors="replace")
 
     def tail(self, lines: int = 25) -> str:
-        """The last it has said, for failures."""
+        """Return its last lines, for failures."""
         kept = [line[:300] for line in self.stderr.splitlines()[-lines:]]
         return "\n".join([f"-- replica {self.process.pid}, exit code {self.process.poll()}", *kept])
 
     def events(self, *names: str) -> list[dict[str, Any]]:
-        """The log lines with these events, so far."""
+        """Return the log lines with these events so far."""
         found = []
         for line in self.stderr.splitlines():
             with contextlib.suppress(ValueError):
@@ -80,7 +81,7 @@ class Replica:
         return found
 
     def get(self, path: str) -> Page | None:
-        """What an endpoint answers, or None if nothing listens."""
+        """Return the answer of an endpoint, or None if it does not answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.request("GET", path)
@@ -92,12 +93,12 @@ class Replica:
             connection.close()
 
     def page(self, path: str) -> Page:
-        """What an endpoint answers, once it does."""
+        """Wait for an answer of an endpoint, and return it."""
         page: Page = until(lambda: self.get(path), lambda: f"{path} is not served\n{self.tail()}")
         return page
 
     def wait_status(self, path: str, status: int) -> Page:
-        """What an endpoint answers, once it is with this status."""
+        """Wait for an answer of an endpoint with this status, and return it."""
         page: Page = until(
             lambda: (page := self.get(path)) and page.status == status and page,
             lambda: f"{path} is not {status}\n{self.tail()}",
@@ -105,24 +106,24 @@ class Replica:
         return page
 
     def tasks(self) -> list[dict[str, Any]]:
-        """The processes as ``/tasks`` shows them; none while it does not answer."""
+        """Return the processes as ``/tasks`` shows them, or an empty list if it does not answer."""
         page = self.get("/tasks")
         processes: list[dict[str, Any]] = json.loads(page.text)["processes"] if page else []
         return processes
 
     def pids(self) -> list[int]:
-        """The worker processes that run now, slot by slot."""
+        """Return the running worker processes, slot by slot."""
         return [process["pid"] for process in self.tasks() if process["pid"] is not None]
 
     def descendants(self) -> list[int]:
-        """Every process of the replica but the supervisor itself."""
+        """Return every process of the replica except the supervisor."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen = psutil.Process(self.process.pid).children(recursive=True)
         return [process.pid for process in self._seen]
 
-    # -- what is done to it
+    # -- signals and its end
 
-    def wait_ready(self, seconds: float = PATIENCE) -> Replica:
+    def wait_ready(self, seconds: float = WAIT_LIMIT) -> Replica:
         """Wait until tasks may start."""
 
         def ready() -> bool:
@@ -134,21 +135,21 @@ class Replica:
         return self
 
     def send(self, number: signal.Signals) -> None:
-        """Send the supervisor a signal."""
+        """Send a signal to the supervisor."""
         self.process.send_signal(number)
 
-    def wait_exit(self, seconds: float = PATIENCE) -> int:
-        """Its exit code, once it has ended."""
+    def wait_exit(self, seconds: float = WAIT_LIMIT) -> int:
+        """Wait for its end, and return its exit code."""
         until(lambda: self.process.poll() is not None, lambda: f"it has not ended\n{self.tail()}", seconds)
         return self.process.returncode
 
-    def stop(self, seconds: float = PATIENCE) -> int:
-        """SIGTERM, and its exit code when it has drained."""
+    def stop(self, seconds: float = WAIT_LIMIT) -> int:
+        """Send SIGTERM, and return its exit code after the drain."""
         self.send(signal.SIGTERM)
         return self.wait_exit(seconds)
 
     def clean_up(self) -> None:
-        """End whatever is left of it."""
+        """Kill all remaining processes."""
         self.descendants()
         if self.process.poll() is None:
             self.process.kill()
@@ -159,12 +160,12 @@ class Replica:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """End processes as a crash would."""
+    """Kill processes, as a crash would."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
 
 
 def metric(replica: Replica, name: str) -> float:
-    """The sum of a metric over the processes of a replica and all its other labels, as it is now."""
+    """Return the current sum of a metric over the processes of a replica and all its other labels."""
     lines = replica.page("/metrics").text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith((f"worker_{name}{{", f"worker_{name} ")))

@@ -1,4 +1,4 @@
-"""A place for one test to work at: its own topics and group, its replicas, and the checks that hold for all."""
+"""The site of one test: its topics, group and replicas, and the checks that apply to all tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.kafka.support import topics
 from tests.kafka.support.journal import Journal
 from tests.kafka.support.replica import HANDLERS, Replica
 from tests.kafka.support.topics import Reader, Record, Sent, Submission
-from tests.kafka.support.waiting import PATIENCE, until
+from tests.kafka.support.waiting import WAIT_LIMIT, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ SHOWN = 10  # missing ids that a failure names
 
 
 class Site:
-    """Topics, a group and a journal of their own. Replicas started here are ended by ``close``."""
+    """Separate topics, group and journal. ``close`` ends the replicas that were started here."""
 
     def __init__(
         self, broker: Broker, folder: Path, *, partitions: int = 2, answers: int = 2, **variables: str
@@ -43,7 +43,7 @@ class Site:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a replica of this site is told."""
+        """Return the environment of a replica of this site."""
         return {
             "KAFKA_BOOTSTRAP_SERVER": self.bootstrap,
             "KAFKA_REQUEST_TOPIC": self.requests,
@@ -58,39 +58,39 @@ class Site:
         }
 
     def start(self, cwd: Path | str = HANDLERS, **variables: str) -> Replica:
-        """Start a replica; it is not waited for."""
+        """Start a replica without waiting for it."""
         replica = Replica(self.folder, {**self.environment, **variables}, cwd)
         self.replicas.append(replica)
         return replica
 
     def start_in_a_hurry(self, **variables: str) -> Replica:
-        """Start a replica whose handler skips all the waiting that it is asked for."""
+        """Start a replica whose handler skips all waits that requests ask for."""
         kwargs = json.dumps({"journal": str(self.journal.path), "hurry": True})
         return self.start(WORKER_HANDLER_KWARGS=kwargs, **variables)
 
     def submit(self, submissions: Iterable[Submission]) -> list[Sent]:
-        """Send requests; ``finish`` will want an answer to each."""
+        """Send requests. ``finish`` expects an answer to each."""
         sent = topics.submit(self.bootstrap, self.requests, submissions)
         self.sent += sent
         return sent
 
-    # -- what came of it
+    # -- results
 
     def committed(self) -> dict[int, int]:
-        """The group's offsets."""
+        """Return the group's offsets."""
         return topics.committed(self.bootstrap, self.group, self.requests)
 
     def counts(self) -> Counter[tuple[str, int, int]]:
-        """How often each request was answered, so far."""
+        """Return how often each request was answered so far."""
         return Counter(answer.origin for answer in self.answers.read())
 
     def answer_to(self, sent: Sent) -> Record:
-        """The one answer to a request, among those read so far."""
+        """Return the only answer to a request among those read so far."""
         (answer,) = [one for one in self.answers.records if one.origin == sent[:3]]
         return answer
 
-    def wait_answered(self, sent: Iterable[Sent] | None = None, seconds: float = PATIENCE) -> None:
-        """Wait until each of these requests (all, if none are named) has an answer."""
+    def wait_answered(self, sent: Iterable[Sent] | None = None, seconds: float = WAIT_LIMIT) -> None:
+        """Wait until each of these requests (by default all) has an answer."""
         missing = {one[:3] for one in (self.sent if sent is None else sent)}
 
         def done() -> bool:
@@ -99,15 +99,15 @@ class Site:
 
         until(done, lambda: f"{len(missing)} unanswered: {sorted(missing)[:SHOWN]}\n{self.tails()}", seconds)
 
-    def wait_committed(self, seconds: float = PATIENCE) -> None:
-        """Wait until the group stands at the end of the topic, behind whatever markers there are."""
+    def wait_committed(self, seconds: float = WAIT_LIMIT) -> None:
+        """Wait until the group has reached the end of the topic, past any markers."""
         ends = topics.ends(self.bootstrap, self.requests)
         until(
             lambda: self.committed() == ends, lambda: f"committed {self.committed()} of {ends}\n{self.tails()}", seconds
         )
 
-    def wait_running(self, count: int, seconds: float = PATIENCE) -> dict[tuple[int, int], int]:
-        """Wait until so many tasks run at once; returns the pid of each by partition and offset."""
+    def wait_running(self, count: int, seconds: float = WAIT_LIMIT) -> dict[tuple[int, int], int]:
+        """Wait until ``count`` tasks run at once. Return the pid of each by partition and offset."""
         return (
             until(
                 lambda: len(running := self.journal.running()) == count and running,
@@ -117,10 +117,10 @@ class Site:
             or {}
         )
 
-    def finish(self, *, twice: Iterable[Sent] = (), seconds: float = PATIENCE) -> None:
-        """Wait until all is answered and committed, stop the replicas, and prove one answer per request.
+    def finish(self, *, twice: Iterable[Sent] = (), seconds: float = WAIT_LIMIT) -> None:
+        """Wait until all is answered and committed, stop the replicas, and check that each request has one answer.
 
-        Those of ``twice`` may have been answered more than once.
+        Requests in ``twice`` may have several answers.
         """
         self.wait_answered(seconds=seconds)
         self.wait_committed()
@@ -132,20 +132,20 @@ class Site:
         assert {origin for origin, count in counts.items() if count > 1} <= allowed, "answered more than once"
 
     def stop(self) -> None:
-        """SIGTERM to every replica that runs; each must drain and exit with 0."""
+        """Send SIGTERM to every running replica. Each must drain and exit with 0."""
         running = [replica for replica in self.replicas if replica.process.poll() is None]
         assert [replica.stop() for replica in running] == [0] * len(running), self.tails()
 
     def started_once(self) -> None:
-        """Every request was started exactly once."""
+        """Check that every request was started exactly once."""
         assert self.journal.starts() == Counter({(one.partition, one.offset): 1 for one in self.sent}), self.tails()
 
     def tails(self) -> str:
-        """The last words of all replicas."""
+        """Return the last lines of all replicas."""
         return "\n".join(replica.tail() for replica in self.replicas)
 
     def close(self) -> None:
-        """End everything."""
+        """End all replicas and clients."""
         for replica in self.replicas:
             replica.clean_up()
         self.answers.close()

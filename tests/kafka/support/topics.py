@@ -1,4 +1,4 @@
-"""What the tests do with topics and groups: send requests, read answers and dead letters, look at commits."""
+"""Access of the tests to topics and groups: sending requests, reading answers and dead letters, checking commits."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from tests.kafka.support.messages import OUTCOMES, message, request
+from chaos.messages import OUTCOMES
+from tests.kafka.support.messages import message, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SECONDS = 30.0
-_QUIET = {"log_level": 2}  # that a broker went away is said by the tests that stop it
-_admin: Any = admin  # not all it has is in the types
+_QUIET = {"log_level": 2}  # the tests that stop a broker report it themselves
+_admin: Any = admin  # its types are incomplete
 
 
 class Submission(NamedTuple):
-    """A record for the request topic. ``value`` may be no ``Request`` at all."""
+    """A record for the request topic. ``value`` may be invalid as a ``Request``."""
 
     value: bytes | None
     key: bytes | None = None
-    partition: int = -1  # -1: the key's
+    partition: int = -1  # -1: decided by the key
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Sent(NamedTuple):
-    """A submission the broker has confirmed, and where it stands."""
+    """A submission that the broker has confirmed, and its place."""
 
     topic: str
     partition: int
@@ -56,23 +57,23 @@ class Record(NamedTuple):
 
     @property
     def response(self) -> Any:
-        """The ``Response`` in it."""
+        """Return its ``Response``."""
         return message("Response").FromString(self.value)
 
     @property
     def outcome(self) -> str:
-        """The response's outcome by name."""
+        """Return the name of the response's outcome."""
         return OUTCOMES[self.response.outcome]
 
     @property
     def origin(self) -> tuple[str, int, int]:
-        """Which request the response answers: topic, partition, offset."""
+        """Return the origin of the answered request: topic, partition, offset."""
         origin = self.response.origin
         return origin.topic, origin.partition, origin.offset
 
 
 def task(sequence: int, payload: str, key: bytes | None = None, partition: int = -1) -> Submission:
-    """A well-formed request. Without a key it has its sequence for one."""
+    """Return a well-formed request. The default key is its sequence."""
     return Submission(request(sequence, payload), str(sequence).encode() if key is None else key, partition)
 
 
@@ -102,7 +103,7 @@ class _Report:
 
 
 class Reader:
-    """Reads a topic from its beginning, committed records only, in no group."""
+    """A reader of a topic's committed records from its beginning, without a group."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.records: list[Record] = []
@@ -115,8 +116,8 @@ class Reader:
         self._consumer.assign(self._partitions)
 
     def read(self) -> list[Record]:
-        """Take what has come; returns everything read so far."""
-        got: Any  # the types allow for records without a place
+        """Read the available records. Return all records read so far."""
+        got: Any  # the types allow records without a place
         for got in self._consumer.consume(1000, 0.1):
             if got.error() is None:
                 headers = tuple(got.headers() or ())
@@ -124,7 +125,7 @@ class Reader:
         return self.records
 
     def read_all(self) -> list[Record]:
-        """Read up to what is the end now; returns everything."""
+        """Read up to the current end. Return all records read so far."""
         ends = {p.partition: self._consumer.get_watermark_offsets(p, SECONDS)[1] for p in self._partitions}
 
         def done() -> bool:
@@ -132,18 +133,18 @@ class Reader:
             positions = self._consumer.position(self._partitions)
             return all(max(p.offset, 0) >= ends[p.partition] for p in positions)
 
-        while not done():  # bounded by the test's own time-out: the broker said these records are there
+        while not done():  # limited by the test's time-out: the broker has confirmed these records
             pass
         return self.records
 
     def close(self) -> None:
-        """Free the client."""
+        """Close the client."""
         self._consumer.close()
 
 
 @contextlib.contextmanager
 def reading(bootstrap: str, topic: str, partitions: int) -> Iterator[Reader]:
-    """A reader that is closed at the end."""
+    """Yield a reader, and close it at the end."""
     reader = Reader(bootstrap, topic, partitions)
     try:
         yield reader
@@ -157,7 +158,7 @@ def _client(bootstrap: str) -> AdminClient:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
-    """The group's committed offset of each partition, where it has come past the beginning."""
+    """Return the group's committed offset of each partition that has one above 0."""
     client = _client(bootstrap)
     ((_, future),) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).items()
     found = future.result(SECONDS).topic_partitions
@@ -165,24 +166,24 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """Where each partition that holds anything ends."""
+    """Return the end of each partition that is not empty."""
     client = _client(bootstrap)
     described = client.describe_topics(TopicCollection([topic]))[topic].result(SECONDS)
     partitions = [TopicPartition(topic, partition.id) for partition in described.partitions]
-    asked = client.list_offsets(dict.fromkeys(partitions, _admin.OffsetSpec.latest()))
-    found = {place.partition: future.result(SECONDS).offset for place, future in asked.items()}
+    pending = client.list_offsets(dict.fromkeys(partitions, _admin.OffsetSpec.latest()))
+    found = {place.partition: future.result(SECONDS).offset for place, future in pending.items()}
     return {number: offset for number, offset in found.items() if offset}
 
 
 def members(bootstrap: str, group: str) -> dict[str, set[int]]:
-    """The members of a group by id, with the partitions that each has."""
+    """Return the members of a group by id, with their partitions."""
     client = _client(bootstrap)
     ((_, future),) = client.describe_consumer_groups([group]).items()
     return {m.member_id: {p.partition for p in m.assignment.topic_partitions} for m in future.result(SECONDS).members}
 
 
 def topic_names(bootstrap: str) -> set[str]:
-    """Which topics there are."""
+    """Return the names of all topics."""
     return set(_client(bootstrap).list_topics(timeout=SECONDS).topics)
 
 

@@ -1,4 +1,4 @@
-"""Waiting is always polling until a deadline, and a failure says what was missing."""
+"""Waiting, always as polling until a deadline. A failure says what was missing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE = 90.0  # seconds; the machine may be busy, and only a failure ever waits so long
+WAIT_LIMIT = 90.0  # seconds; the machine may be busy, and only a failure ever waits this long
 
 
-def until(condition: Callable[[], Any], what: str | Callable[[], str], seconds: float = PATIENCE) -> Any:
-    """Ask until the condition gives something true, and return that. ``what`` tells what did not come about."""
+def until(condition: Callable[[], Any], what: str | Callable[[], str], seconds: float = WAIT_LIMIT) -> Any:
+    """Poll until the condition returns a true value, and return it. ``what`` describes what did not happen."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:

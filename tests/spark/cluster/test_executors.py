@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.kafka_broker import Broker
 
 LONG = os.environ.get("E2E_LONG") == "1"
-ROWS, KILLS, RATE = (200_000, 5, 5_000) if LONG else (30_000, 3, 2_000)
+ROWS, KILLS, RATE = (200_000, 5, 5_000) if LONG else (15_000, 1, 2_000)
 SECONDS = 240.0
 
 

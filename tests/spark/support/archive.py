@@ -1,7 +1,7 @@
-"""Spark's classes as the JVM keeps them in memory: with these a session starts in 5.0 s instead of 8.0.
+"""An archive of Spark's loaded classes, with which a session starts in 5.0 s instead of 8.0.
 
-``python -m tests.spark.support.archive`` makes the file, once for each environment; scripts/test calls it. A JVM that
-cannot use it starts without.
+``python -m tests.spark.support.archive`` creates the file, once for each environment; scripts/test calls it. A JVM
+that cannot use the archive starts without it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SECONDS = 120
 
 
 def option() -> str:
-    """What makes a JVM use it, if it is there."""
+    """Return the option with which a JVM uses the archive if it exists."""
     return f" -XX:SharedArchiveFile={FILE}" if FILE.exists() else ""
 
 
 def load_classes() -> None:
-    """What most tests do, so that the classes for it are loaded."""
+    """Do what most tests do, so that the classes for it are loaded."""
     spark = build_session("classes", master="local[2]", options={"spark.ui.enabled": "false"})
     with tempfile.TemporaryDirectory() as folder:
         rows = spark.range(1000).selectExpr("id % 7 as a", "id as b", "cast(id as string) as c")
@@ -38,12 +38,12 @@ def load_classes() -> None:
     spark.stop()
     jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc  # type: ignore[union-attr]  # set by Spark's launcher
     assert jvm.stdin
-    jvm.stdin.close()  # at which it ends, and writes the file
+    jvm.stdin.close()  # the JVM then ends and writes the file
     jvm.wait(SECONDS)
 
 
 def make() -> None:
-    """Make the file, unless it is there and of this environment."""
+    """Create the archive unless it exists for this environment."""
     if FILE.exists() and FILE.stat().st_mtime > _MADE_BEFORE.stat().st_mtime:
         return
     new = FILE.with_suffix(".new")
@@ -56,7 +56,7 @@ def make() -> None:
         stderr=subprocess.DEVNULL,
         check=True,
     )
-    # A runtime without an archive of its own classes makes none of others.
+    # A runtime without an archive of Java's classes makes none of others.
     with contextlib.suppress(FileNotFoundError):
         new.rename(FILE)
 

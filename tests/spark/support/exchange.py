@@ -1,4 +1,4 @@
-"""Topics of a test's own, with requests, answers and whatever else may turn up in them; and a lake beside them."""
+"""The topics of a test, with requests, answers and any other records, and a lake beside them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OK, FAILED, DEAD_LETTERED = 1, 2, 3
 
 
 class Seen(NamedTuple):
-    """A record as it was read."""
+    """A record that was read."""
 
     partition: int
     offset: int
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record stands."""
+    """The place of a record."""
 
     topic: str
     partition: int
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record to be sent. ``partition`` -1: its key's."""
+    """A record to send. With ``partition`` -1, the key decides."""
 
     key: bytes | None
     value: bytes | None
@@ -56,13 +56,13 @@ class Site:
         self._broker = broker
         self.bootstrap = broker.bootstrap
         self.lake, self.job = str(folder / "lake"), job
-        self.requests, self.acks, self.letters = broker.topics(3, partitions)
+        self.requests, self.acks, self.dead_letters = broker.topics(3, partitions)
         self.partitions = partitions
         self.environment = {
             "KAFKA_BOOTSTRAP_SERVER": self.bootstrap,
             "KAFKA_REQUEST_TOPIC": self.requests,
             "KAFKA_ACK_TOPIC": self.acks,
-            "KAFKA_DEAD_LETTER_TOPIC": self.letters,
+            "KAFKA_DEAD_LETTER_TOPIC": self.dead_letters,
         }
         self.kafka = KafkaSettings.load(self.environment)
 
@@ -78,10 +78,10 @@ class Site:
         return AuditSettings(kafka=self.kafka, **{**self.common, **more})
 
     def answering(self, **more: Any) -> AnswersSettings:
-        return AnswersSettings(**{**self.common, **more})
+        return AnswersSettings(**{"kafka": self.kafka, **self.common, **more})
 
     def compacting(self, **more: Any) -> CompactSettings:
-        return CompactSettings(**{**self.common, **more})
+        return CompactSettings(**{"kafka": self.kafka, **self.common, **more})
 
     # -- sending
 
@@ -90,12 +90,12 @@ class Site:
         return Producer({**settings, **more})
 
     def send(self, topic: str, records: Iterable[Record], producer: Producer | None = None) -> list[Place]:
-        """Send and wait for the broker; where the records stand, in their order."""
+        """Send, and wait for the broker. Return the places of the records, in their order."""
         # One request at a time keeps the order. Idempotence would too, but takes half a second to begin.
         sender = producer or self.producer(**{"max.in.flight": 1})
         places: dict[int, Place] = {}
 
-        def told(number: int) -> Any:
+        def on_delivery(number: int) -> Any:
             def confirmed(error: Any, sent: Any) -> None:
                 assert error is None, error
                 places[number] = Place(topic, sent.partition(), sent.offset())
@@ -110,7 +110,7 @@ class Site:
                         record.value,
                         record.key,
                         record.partition,
-                        told(number),
+                        on_delivery(number),
                         headers=list(record.headers),
                     )
                     break
@@ -119,8 +119,8 @@ class Site:
         assert sender.flush(SECONDS) == 0
         return [places[number] for number in sorted(places)]
 
-    def ask(self, sequences: Iterable[int]) -> dict[int, Place]:
-        """Requests of the job, as ``submit`` sends them."""
+    def send_requests(self, sequences: Iterable[int]) -> dict[int, Place]:
+        """Send requests of the job as ``submit`` does."""
         numbers = list(sequences)
         records = [Record(self.key(n), request(n, f"payload {n}"), (("job", self.job.encode()),)) for n in numbers]
         return dict(zip(numbers, self.send(self.requests, records), strict=True))
@@ -129,7 +129,7 @@ class Site:
         return f"{self.job}/{sequence:010d}".encode()
 
     def answer(self, sequence: int, place: Place, **fields: Any) -> Record:
-        """The good answer to a request, unless ``fields`` say otherwise."""
+        """Return the good answer to a request, unless ``fields`` differ."""
         response = Response(
             sequence=sequence, isprocessed=True, outcome=OK, result=f"done {sequence}".encode(), attempt=1, worker="w"
         )
@@ -138,6 +138,7 @@ class Site:
         response.started_at.FromNanoseconds(begin)
         response.finished_at.FromNanoseconds(begin + 1_000_000 * (1 + sequence % 50))
         response.cpu_seconds = 0.001
+        response.requested_at.FromNanoseconds(begin)
         for name, value in fields.items():
             if name == "error":
                 response.error.type, response.error.message = value
@@ -146,12 +147,12 @@ class Site:
         return Record(self.key(sequence), response.SerializeToString())
 
     def dead(self, sequence: int, place: Place) -> Record:
-        """The answer to a request that went to the dead letters."""
+        """Return the answer to a request that was dead-lettered."""
         error = ("ValueError", "no good")
         return self.answer(sequence, place, outcome=DEAD_LETTERED, isprocessed=False, result=b"", error=error)
 
-    def letter(self, sequence: int, place: Place) -> Record:
-        """The dead letter of a request."""
+    def dead_letter(self, sequence: int, place: Place) -> Record:
+        """Return the dead letter of a request."""
         headers = (
             ("job", self.job.encode()),
             ("x-origin-topic", place.topic.encode()),
@@ -164,7 +165,7 @@ class Site:
         return Record(self.key(sequence), request(sequence, f"payload {sequence}"), headers)
 
     def transaction(self, records: Iterable[Record], end: str, name: str = "t") -> Producer:
-        """Answers in a transaction that is committed, aborted, or left ``open`` for the caller to end."""
+        """Send answers in a transaction that is committed, aborted, or left ``open`` for the caller to end."""
         producer = self.producer(**{"transactional.id": f"{self.acks}-{name}", "transaction.timeout.ms": 300_000})
         producer.init_transactions(SECONDS)
         producer.begin_transaction()
@@ -175,14 +176,14 @@ class Site:
             producer.abort_transaction(SECONDS)
         return producer
 
-    # -- looking
+    # -- reading
 
     def committed(self, topic: str) -> list[tuple[int, int, bytes | None]]:
-        """Partition, offset and key of every committed record."""
+        """Return partition, offset and key of every committed record."""
         return [(seen.partition, seen.offset, seen.key) for seen in self.records(topic)]
 
     def records(self, topic: str) -> list[Seen]:
-        """Every committed record, read without Spark."""
+        """Return every committed record, read without Spark."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -191,7 +192,7 @@ class Site:
                 "enable.partition.eof": True,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 50,  # at the end there is nothing to wait for
+                "fetch.wait.max.ms": 50,  # at the end there is no record to wait for
                 **_QUIET,
             }
         )
@@ -208,7 +209,7 @@ class Site:
         return found
 
     def move_acks(self) -> None:
-        """From now on another, empty ack topic, and nothing collected: the manifest and the requests stay."""
+        """Use another, empty ack topic from now on, with no collected answers. The manifest and the requests stay."""
         (self.acks,) = self._broker.topics(1, self.partitions)
         self.environment["KAFKA_ACK_TOPIC"] = self.acks
         self.kafka = KafkaSettings.load(self.environment)

@@ -1,4 +1,4 @@
-"""What an audit may have found, made up."""
+"""Invented results of an audit."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import random
 from collections import Counter
 from typing import Any
 
-from pipeline.durations import Bucket, merged, step_of, summary
-from pipeline.findings import Counts, Findings
-from pipeline.transforms.workload import DELIVERY, GROWTH, LATENCY, WAIT, WORK
+from pipeline.audit.durations import Bucket, merged, step_of, summary
+from pipeline.audit.evidence import Evidence, State
+from pipeline.audit.result import AuditResult, Counts
+from pipeline.audit.workload import DELIVERY, GROWTH, LATENCY, WAIT, WORK
 
 BEGIN = 1_795_270_000.0
 SECONDS = 173
 
 
 def buckets(values: list[float]) -> list[Bucket]:
-    """The histogram of these values."""
+    """Return the histogram of these values."""
     counts, sums = Counter[int](), Counter[int]()
     for value in values:
         number = math.floor(math.log(value) / math.log(GROWTH))
@@ -25,10 +26,16 @@ def buckets(values: list[float]) -> list[Bucket]:
     return merged(Bucket(number, counts[number], sums[number], max(values)) for number in counts)
 
 
-def proved(**counts: Any) -> Findings:
-    """A job of 200,000 requests, all answered once unless ``counts`` say otherwise."""
+def proved(**counts: Any) -> AuditResult:
+    """Return the result of a job of 200,000 requests, all answered once unless ``counts`` differ."""
     known = {"planned": 200_000, "answered": 200_000, "failed": 600, "dead_letters": 250}
-    found = Findings(job="models", requests_from="manifest", counts=Counts(**{**known, **counts}))
+    found = AuditResult(job="models", requests_from="manifest", counts=Counts(**{**known, **counts}))
+    found.run = "r0123456789abcdef"
+    found.evidence = [
+        Evidence("manifest is complete", State.OK, "200,000 rows as planned, digest 0123456789abcdef"),
+        Evidence("acks is the topic that was collected", State.OK, "id Xq1aBcDeFgHiJkLmNoPqRs"),
+        Evidence("answers belong to this run", State.NOT_CHECKED, "the job was planned by a version without runs"),
+    ]
     found.begin, found.end, found.step = BEGIN, BEGIN + SECONDS, step_of(SECONDS)
     found.outcomes = {"OK": 199_400, "FAILED": 300, "DEAD_LETTERED": 250, "EXPIRED": 50}
     for second in range(0, SECONDS + 1, found.step):

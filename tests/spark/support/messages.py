@@ -13,7 +13,7 @@ _CORE = (("sequence", 1, Field.TYPE_INT32),)
 
 
 def _messages(name: str, *kinds: tuple[str, tuple[tuple[str, int, Any], ...]]) -> list[Any]:
-    """Message classes with these fields, in a pool of their own."""
+    """Return message classes with these fields, in a separate pool."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=name, syntax="proto3")
     for kind, fields in kinds:
         message = file.message_type.add(name=kind)
@@ -34,7 +34,7 @@ OldRequest, OldResponse = _messages(
     (
         "Fields",
         (
-            ("outcome", 3, Field.TYPE_INT32),  # any number, as enums of newer writers are
+            ("outcome", 3, Field.TYPE_INT32),  # any number, like enums of newer writers
             ("priority", 12, Field.TYPE_INT64),
             ("weight", 13, Field.TYPE_DOUBLE),
             ("labels", 14, Field.TYPE_STRING),

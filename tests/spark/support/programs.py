@@ -1,8 +1,9 @@
-"""Commands in processes of their own, to be killed with all that they started."""
+"""Commands in separate processes, to be killed with all their descendants."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from enum import Enum
 from pathlib import Path
@@ -17,19 +18,24 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 60.0
-# JVMs that live for seconds never repay the second compiler, a collector of many threads, or the check of classes that
-# are Spark's own: measured from the start to three small jobs, half of the CPU time without them.
+# A JVM that lives for seconds does not benefit from the second compiler, a collector with many threads, or the check of
+# Spark's classes. Measured from the start to three small jobs: half of the CPU time without them.
 BRIEF = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
     " -Dspark.ui.enabled=false"
 )
+
+# Spark uses all available CPU. The broker and the workers of parallel tests have time-outs, so Spark gets a third of
+# their share. With less, it misses time-outs itself on a busy machine.
+NICE = 5
+AFTER_OTHERS = ("nice", "-n", str(NICE))
 
 # Of a driver: its class path is the one the archive is made for.
 DRIVER = BRIEF + archive.option()
 
 
 class Victim(Enum):
-    """Whom a ``kill -9`` meets."""
+    """The target of a ``kill -9``."""
 
     ALL = "driver, JVM and Python workers at once"
     DRIVER = "the driver's Python alone"
@@ -38,32 +44,32 @@ class Victim(Enum):
 
 
 class Program:
-    """A running command and its descendants: Spark's JVM, its Python workers."""
+    """A running command and its descendants: Spark's JVM and its Python workers."""
 
     def __init__(self, command: Iterable[str], environment: Mapping[str, str], folder: Path) -> None:
         self._log = folder / "program.log"
         with self._log.open("ab") as log:
             variables = {"SPARK_SUBMIT_OPTS": DRIVER, "SPARK_DAEMON_JAVA_OPTS": BRIEF, **environment}
-            self._process = psutil.Popen(list(command), env=variables, cwd=folder, stdout=log, stderr=log)
+            self._process = psutil.Popen([*AFTER_OTHERS, *command], env=variables, cwd=folder, stdout=log, stderr=log)
 
     @property
     def running(self) -> bool:
         return self._process.poll() is None
 
     def family(self) -> list[psutil.Process]:
-        """It and all that it started, and these."""
+        """Return it and all its descendants, and these processes."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return [self._process, *self._process.children(recursive=True)] if self.running else []
         return []
 
     def kill(self) -> int:
-        """SIGKILL to all of them at once; returns how many there were."""
+        """Send SIGKILL to all of them at once. Return how many there were."""
         return kill(self.family())
 
     def strike(self, victim: Victim) -> None:
-        """SIGKILL to these only, as soon as there are some. All others must then end by themselves.
+        """Send SIGKILL to these only, as soon as there are some. All others must then end by themselves.
 
-        Not so if it is the Python workers that died: Spark starts others.
+        This does not apply to the Python workers, because Spark starts others.
         """
         struck: list[psutil.Process] = []
         while not struck:
@@ -87,7 +93,7 @@ class Program:
         return None
 
     def finish(self, seconds: float) -> str:
-        """Wait for its end; returns what it said. The test fails unless it succeeded."""
+        """Wait for its end, and return its output. The test fails unless it succeeded."""
         code = self._process.wait(seconds)
         said = self.said()
         assert code == 0, said[-5_000:]
@@ -98,7 +104,7 @@ class Program:
 
 
 def kill(processes: Iterable[psutil.Process]) -> int:
-    """SIGKILL, and wait until they have gone."""
+    """Send SIGKILL, and wait until they have ended."""
     found = list(processes)
     for process in found:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -108,9 +114,17 @@ def kill(processes: Iterable[psutil.Process]) -> int:
     return len(found)
 
 
+def lower_priority(pid: int) -> None:
+    """Lower the priority of a JVM that runs on behalf of this process, and of its later children."""
+    value = max(NICE, os.getpriority(os.PRIO_PROCESS, pid))  # only root may raise a priority
+    for thread in Path(f"/proc/{pid}/task").iterdir():  # each thread has a separate priority
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), value)
+
+
 @contextlib.contextmanager
 def program(command: Iterable[str], environment: Mapping[str, str], folder: Path) -> Iterator[Program]:
-    """A program of which nothing is left at the end."""
+    """Run a program, and remove all its processes at the end."""
     running = Program(command, environment, folder)
     try:
         yield running
@@ -119,5 +133,5 @@ def program(command: Iterable[str], environment: Mapping[str, str], folder: Path
 
 
 def pipeline(*arguments: str) -> list[str]:
-    """The command line of a job."""
+    """Return the command line of a job."""
     return [sys.executable, "-m", "pipeline", *arguments, "--progress", "off"]

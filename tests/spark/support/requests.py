@@ -1,4 +1,4 @@
-"""What stands in a topic, read by a client that is not the pipeline's, and records written past the pipeline."""
+"""The content of a topic, read with a client outside the pipeline, and records written without the pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
 
 def committed(bootstrap: str, topic: str) -> list[Found]:
-    """Every committed record up to the end of the topic as it is now, open transactions aside."""
+    """Return every committed record up to the current end of the topic, except behind open transactions."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -72,7 +72,7 @@ def produce(
 
 
 def open_transaction(bootstrap: str, topic: str, identity: str, count: int = 1, partition: int = 0) -> Producer:
-    """A producer whose transaction has records in the topic and is neither committed nor aborted."""
+    """Return a producer with records of an open transaction in the topic."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": identity, "log_level": 2})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()

@@ -1,8 +1,8 @@
-"""Answers requests as a worker would, in a process of its own:
+"""Answers requests as a worker would, in a separate process:
 
 ``python -m tests.spark.support.responder BOOTSTRAP REQUESTS ACKS COUNT [--transactional]``
 
-Reads the request topic from its beginning and ends when it has answered COUNT requests, all of them confirmed.
+It reads the request topic from its beginning, and ends once the broker has confirmed COUNT answers.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def _answer(producer: Producer, acks: str, record: Any, name: str) -> None:
     response.worker, response.cpu_seconds = f"{name}-{request.sequence % 3}", 0.001
     origin = response.origin
     origin.topic, origin.partition, origin.offset = record.topic(), record.partition(), record.offset()
+    response.run = dict(record.headers() or ()).get("x-run", b"").decode()
+    response.requested_at.FromMilliseconds(record.timestamp()[1])
     began = time.time_ns()
     response.started_at.FromNanoseconds(began)
     response.finished_at.FromNanoseconds(began + 1_000_000 * (1 + request.sequence % 40))

@@ -1,0 +1,156 @@
+"""The record keeps every run, and docs/reliability.md says what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from chaos import __main__ as suite
+from chaos import cluster as clusters
+from chaos import code_hash, record, report
+from chaos import run as runs
+from chaos.options import Options
+from chaos.plan import Plan
+from chaos.procutil import ROOT
+from chaos.run import Result
+from chaos.violation import Violation
+from tests.chaos.evidence import good
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+IDENTITY = {"engine": "abc", "suite": "def", "commit": "123"}
+
+
+def line(*violations: str, seed: int = 1) -> record.Line:
+    evidence = replace(good(), options=Options(seed, "exactly-once"))
+    found = [Violation("lost", text) for text in violations]
+    plan = Plan(evidence.options, [], [], 1.0)
+    result = Result(plan, evidence, found, [], Counter({"kill-process": 3, "restart": 1}), 0, 9.0)
+    return {**record.of_result(result), **IDENTITY}
+
+
+def test_a_run_that_passes_later_does_not_replace_one_that_was_broken(tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    for one in (line("not answered"), line(), line()):
+        record.append(one, file)
+    assert [one["outcome"] for one in record.load(file)] == ["broken", "passed", "passed"]
+    assert "| exactly-once | every request has exactly one committed answer | 2 of 3 |" in report.document(
+        record.load(file)
+    )
+
+
+def test_a_run_that_raises_counts_as_not_passed() -> None:
+    crash = {**record.of_crash(Options(5, "exactly-once"), "TimeoutError: r0 is not ready", 12.3), **IDENTITY}
+    text = report.document([line(), crash])
+    assert "| exactly-once | every request has exactly one committed answer | 1 of 2 |" in text
+    assert "crashed: TimeoutError: r0 is not ready" in text
+    assert report.terminal(crash) == "FAIL  crashed: TimeoutError: r0 is not ready"
+
+
+def test_a_run_that_was_killed_counts_as_not_passed(tmp_path: Path) -> None:
+    """Its first line is written before anything happens, and it has no other."""
+    file = tmp_path / "record.jsonl"
+    first, second = (record.of_beginning(Options(seed, "exactly-once")) for seed in (1, 2))
+    for one in (first, second, {**line(seed=2), "id": second["id"]}):
+        record.append({**one, **IDENTITY}, file)
+    runs = record.runs(record.load(file))
+    assert [(one["seed"], one["outcome"]) for one in runs] == [(1, "crashed"), (2, "passed")]
+    text = report.document(runs)
+    assert "| exactly-once | every request has exactly one committed answer | 1 of 2 |" in text
+    assert "killed: the run has no end in the record" in text
+
+
+def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    lines: list[record.Line] = []
+
+    @contextlib.asynccontextmanager
+    async def no_brokers(*_: object, **__: object) -> AsyncIterator[object]:
+        yield object()
+
+    async def raises(*_: object) -> None:
+        assert [one["outcome"] for one in lines] == ["begun"]
+        raise TimeoutError("r0 is not ready")
+
+    monkeypatch.setattr(clusters, "running", no_brokers)
+    monkeypatch.setattr(runs, "execute", raises)
+    monkeypatch.setattr(record, "append", lines.append)
+    monkeypatch.setattr(suite, "write_document", lambda: None)
+    plan = Plan(Options(5, "exactly-once"), [], [], 1.0)
+    assert suite.Suite([plan], IDENTITY, small_disks=False, keep=False).run() == 1
+    assert [one["outcome"] for one in lines] == ["begun", "crashed"]
+    assert lines[0]["id"] == lines[1]["id"]
+    assert lines[0]["engine"] == "abc"
+
+
+def test_the_document_stands_for_the_last_engine_and_names_broken_runs_of_all() -> None:
+    old = {**line("not answered", seed=7), "engine": "old"}
+    text = report.document([old, line()])
+    assert "## Engine `abc`" in text
+    assert "| exactly-once | every request has exactly one committed answer | 1 of 1 | 4 |" in text
+    assert "engine `old`, seed 7, exactly-once:\n  - lost: not answered" in text
+    assert "| `old` |" in text
+
+
+def test_faults_that_never_ran_and_clean_ones_are_named() -> None:
+    text = report.document([line()])
+    assert "4 in all, 1 of them clean" in text
+    assert "Never injected into this engine: freeze-process" in text
+
+
+def test_the_terminal_shows_the_verdict() -> None:
+    assert report.terminal(line()).startswith("PASS  4 faults, 4 requests: 0 lost")
+    assert report.terminal(line("not answered")).startswith("FAIL  4 faults")
+
+
+def test_the_document_in_the_repository_is_that_of_the_record() -> None:
+    """``scripts/chaos --document`` writes it."""
+    assert report.DOCUMENT.read_text(encoding="utf-8") == report.document(record.runs(record.load()))
+
+
+def test_every_line_of_the_record_has_an_outcome_and_an_engine() -> None:
+    for one in record.runs(record.load()):
+        assert one["outcome"] in (record.PASSED, record.BROKEN, record.CRASHED)
+        assert one["engine"]
+        assert bool(one["violations"]) == (one["outcome"] != record.PASSED)
+
+
+def test_no_published_run_has_left_the_record() -> None:
+    """Lines are only ever appended: the number of those from before the record was append-only is fixed."""
+    published = [one for one in record.load() if one["engine"].startswith("sha256:")]
+    assert len(published) == 104
+    assert sum(one["outcome"] == record.BROKEN for one in published) == 6
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git checkout")
+def test_an_engine_is_the_tree_hash_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    (tmp_path / "worker").mkdir()
+    (tmp_path / "worker/a.py").write_text("1\n")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    monkeypatch.setattr(code_hash, "ROOT", tmp_path)
+    assert code_hash.tree_hash("worker") == git("rev-parse", "HEAD:worker")
+    (tmp_path / "worker/a.py").write_text("2\n")
+    assert code_hash.tree_hash("worker") != git("rev-parse", "HEAD:worker")
+    assert git("status", "--porcelain") == "M worker/a.py"
+    monkeypatch.setattr(code_hash, "ROOT", tmp_path / "worker/nowhere")
+    with pytest.raises(RuntimeError, match="needs a git checkout"):
+        code_hash.commit()
+
+
+def test_without_git_nothing_is_recorded_and_one_line_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(code_hash, "ROOT", tmp_path / "nowhere")
+    with pytest.raises(click.ClickException, match="--write: the record needs a git checkout"):
+        suite._identity()

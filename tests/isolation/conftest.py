@@ -1,0 +1,36 @@
+"""An executor for each test; its handlers lie beside the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.isolation.rig import Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from worker.isolation.policy import Policy
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rig]]:
+    """Makes executors that are ended with the test."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "handlers"))
+    made: list[Rig] = []
+
+    def start(policy: Policy | None = None, handler: str = "faulty:handle") -> Rig:
+        made.append(Rig(policy, handler))
+        return made[-1]
+
+    yield start
+    for rig in made:
+        rig.executor.stop()
+
+
+@pytest.fixture
+def rig(make: Callable[..., Rig]) -> Rig:
+    """An executor without limits."""
+    return make()

@@ -1,0 +1,5 @@
+"""A handler whose import kills its process."""
+
+import os
+
+os.abort()

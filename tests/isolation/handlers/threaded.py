@@ -1,0 +1,24 @@
+"""A handler whose import starts a thread and opens a socket: nothing that can be forked."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import threading
+import time
+
+THREAD = threading.Thread(target=time.sleep, args=(1000,), daemon=True)
+THREAD.start()
+KEPT = socket.socketpair()
+
+
+def handle(request: object, _context: object) -> str:
+    """Crash, wait, or say who did it."""
+    if "crash" in str(request):
+        print("about to crash")  # noqa: T201 - the test reads it
+        ctypes.string_at(0)
+    if "wait" in str(request):
+        print("waiting")  # noqa: T201 - the test reads it
+        time.sleep(1000)
+    return str(os.getpid())

@@ -1,0 +1,177 @@
+"""Others run beside a long task, each in another child, as far as the order allows."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.isolation.rig import TOPIC, WAIT_LIMIT, names
+from worker.core.lease import Lease
+from worker.core.model import Partition, Task
+from worker.core.ordering_group import OrderingGroup
+from worker.isolation import linux
+from worker.isolation.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.isolation.rig import Rig
+
+pytestmark = pytest.mark.timeout(60)
+
+LONG_AFTER = 0.2
+MIB = 1 << 20
+
+
+def policy(**limits: float) -> Policy:
+    return Policy(extra_slots=1, long_after=LONG_AFTER, **limits)  # type: ignore[arg-type]
+
+
+def set_aside(rig: Rig, task: Task) -> None:
+    """Wait until this task runs beside others."""
+    end = time.monotonic() + WAIT_LIMIT
+    while task not in [running.task for running in rig.executor.beside]:
+        assert time.monotonic() < end, "it is not set aside"
+        rig.executor.check()
+        time.sleep(0.005)
+
+
+def test_short_tasks_do_not_wait_for_a_long_one(make: Callable[..., Rig]) -> None:
+    """Those that were sent behind it, and those that come later."""
+    rig = make(policy())
+    long, *behind = rig.submit("nap 2", "ok", "ok")
+    outcomes = rig.take(2)
+    assert [one.task for one in outcomes] == behind
+    assert [task.attempt for task in behind] == [1, 1]
+    assert [running.task for running in rig.executor.beside] == [long]
+    assert names(rig.run("ok")) == ["OK"]
+    assert rig.executor.running is None
+    (last,) = rig.take(1)
+    assert (last.task, last.result) == (long, b"slept")
+
+
+def test_without_extra_slots_they_wait(make: Callable[..., Rig]) -> None:
+    rig = make(Policy(long_after=LONG_AFTER))
+    tasks = rig.submit("nap 0.6", "ok")
+    assert [one.task for one in rig.take(2)] == tasks
+
+
+def test_a_second_long_task_waits_for_a_free_slot(make: Callable[..., Rig]) -> None:
+    """There are as many children as slots, and one more."""
+    rig = make(policy())
+    first, second, third = rig.submit("nap 1.5", "nap 1", "ok")
+    set_aside(rig, first)
+    time.sleep(3 * LONG_AFTER)
+    rig.executor.check()
+    assert [running.task for running in rig.executor.beside] == [first]
+    assert len(rig.family) == 2
+    assert {one.task for one in rig.take(3)} == {first, second, third}
+
+
+def test_the_child_of_a_long_task_ends_with_it(make: Callable[..., Rig]) -> None:
+    """And the slot is free for the next one."""
+    rig = make(policy())
+    for _ in range(2):
+        (long,) = rig.submit("nap 0.5")
+        set_aside(rig, long)
+        assert names(rig.take(1)) == ["OK"]
+        end = time.monotonic() + WAIT_LIMIT
+        while rig.family != [rig.link.child.pid]:
+            assert time.monotonic() < end, "the child is left"
+            time.sleep(0.01)
+
+
+def test_nothing_overtakes_a_task_of_its_ordering_group(make: Callable[..., Rig]) -> None:
+    """It comes back to the queue, which gives it out when the long task has ended."""
+    rig = make(policy())
+    group: OrderingGroup[Task] = OrderingGroup()
+    (long, behind), (other,) = rig.tasks("nap 1", "ok", group=group), rig.tasks("ok", group=OrderingGroup())
+    group.in_flight = 2
+    rig.executor.submit([long, behind, other])
+    outcomes = {one.task: one for one in rig.take(2)}
+    assert names([outcomes[behind], outcomes[other]]) == ["NOT_STARTED", "OK"]
+    assert (group.blocked, group.beside, behind.attempt) == (True, True, 0)
+    group.requeue(behind, 0.0)
+    assert not group.is_open(time.monotonic())
+    assert names(rig.take(1)) == ["OK"]
+
+
+def test_both_are_cancelled_and_killed(make: Callable[..., Rig]) -> None:
+    """Each by the claim it is under; the neighbour goes on."""
+    rig = make(policy(grace=0.2))
+    lease = Lease(Partition(TOPIC, 4))
+    (long,) = rig.submit("deaf")
+    set_aside(rig, long)
+    (short,) = rig.submit("nap 1", lease=lease)
+    rig.wait_running(short)
+    assert rig.executor.cancel("revoked", [rig.lease]) == [long]
+    outcomes = rig.take(2)
+    assert [(one.task, name) for one, name in zip(outcomes, names(outcomes), strict=True)] == [
+        (long, "DROPPED Cancelled"),
+        (short, "OK"),
+    ]
+
+
+def test_a_crash_beside_is_the_crashed_tasks_alone(make: Callable[..., Rig]) -> None:
+    """And what the other one has started, also what has detached itself, lives on."""
+    rig = make(policy())
+    (long,) = rig.submit("brood_and_nap 1.5")
+    set_aside(rig, long)
+    child = rig.executor._beside[0].link
+    assert child is not None
+    assert names(rig.run("segfault", "ok")) == ["FAILED ProcessDied", "OK"]
+    assert len(linux.descendants_of(child.child.pid)) >= 4, "its processes were killed"
+    assert names(rig.take(1)) == ["OK"]
+    end = time.monotonic() + WAIT_LIMIT
+    while rig.family != [rig.link.child.pid]:
+        assert time.monotonic() < end, "its processes outlive it"
+        time.sleep(0.01)
+
+
+def test_limits_count_for_each(make: Callable[..., Rig]) -> None:
+    """Time and memory: the other one pays for neither."""
+    rig = make(policy(grace=0.1, memory=400 * MIB))
+    (long,) = rig.submit("spin", headers=(("x-timeout", b"1s"),))
+    set_aside(rig, long)
+    large, behind = rig.submit("grow", "ok")
+    outcomes = {one.task: one for one in rig.take(3)}
+    assert names([outcomes[large], outcomes[behind]]) == ["FAILED MemoryLimitExceeded", "OK"]
+    assert names([outcomes[long]]) == ["FAILED TimeLimitExceeded"]
+
+
+def test_a_template_that_dies_takes_both_along(make: Callable[..., Rig]) -> None:
+    rig = make(policy())
+    (long,) = rig.submit("nap 30")
+    set_aside(rig, long)
+    outcomes = rig.run("kill_parent") + rig.take(1)
+    assert names(outcomes) == ["FAILED ProcessDied"] * 2
+    assert names(rig.run("ok")) == ["OK"]
+
+
+def test_a_long_task_steps_back_further_and_further(make: Callable[..., Rig]) -> None:
+    rig = make(policy())
+    (long,) = rig.submit("nap 1.2")
+    set_aside(rig, long)
+    link = rig.executor._beside[0].link
+    assert link is not None
+    seen = set()
+    while rig.executor.beside:
+        seen.add(os.getpriority(os.PRIO_PROCESS, link.child.pid))
+        time.sleep(0.01)
+    assert seen >= {5, 10, 15}
+    assert os.getpriority(os.PRIO_PROCESS, rig.link.child.pid) == os.getpriority(os.PRIO_PROCESS, 0)
+    rig.take(1)
+
+
+def test_a_closed_executor_starts_nothing_beside(make: Callable[..., Rig]) -> None:
+    """The process drains."""
+    rig = make(policy())
+    long, behind = rig.submit("nap 0.6", "ok")
+    rig.wait_running(long)
+    rig.executor.closed = True
+    outcomes = {one.task: one for one in rig.take(2)}
+    assert names([outcomes[long], outcomes[behind]]) == ["OK", "NOT_STARTED"]
+    assert not rig.executor.beside

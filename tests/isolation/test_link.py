@@ -1,0 +1,125 @@
+"""The races between parent and child, played out word by word on the shared page, without a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.support import PARTITION, a_task
+from worker.core.limits import Limits
+from worker.isolation import page
+from worker.isolation.link import Entry, Link
+from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class StandInChild:
+    """A child's end that does nothing by itself."""
+
+    def __init__(self) -> None:
+        self.words = memoryview(bytearray(page.SIZE)).cast("Q")
+        self._ours, theirs = socket.socketpair()
+        self._theirs = theirs
+        self.tasks = self._ours.fileno()
+        self.cancel = os.eventfd(0, os.EFD_NONBLOCK)
+        self.killed = 0
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+        os.close(self.cancel)
+
+
+@pytest.fixture
+def child() -> Iterator[StandInChild]:
+    one = StandInChild()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def link(child: StandInChild) -> Link:
+    """Five tasks were sent, and the second runs."""
+    one = Link(child, [PARTITION.topic])  # type: ignore[arg-type]
+    one.send([Entry(a_task(offset=offset), Limits()) for offset in range(1, 6)])
+    one.flight.finished(1)
+    child.words[STARTED] = 2
+    return one
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
+    """What the child does before it sees what the parent has written."""
+    monkeypatch.setattr(time, "sleep", lambda _seconds: what())
+
+
+def offsets(entries: list[Entry]) -> list[int]:
+    return [entry.task.record.offset for entry in entries]
+
+
+def test_what_has_not_started_comes_back(link: Link, child: StandInChild) -> None:
+    """And the child skips it."""
+    assert offsets(link.withdraw()) == [3, 4, 5]
+    assert (child.words[SKIP_FROM], child.words[SKIP_UNTIL]) == (3, 6)
+    assert link.withdraw() == []
+    assert link.running is not None
+
+
+def test_a_task_that_starts_at_that_moment_stays(
+    link: Link, child: StandInChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_the_next() -> None:
+        link.flight.finished(2)
+        child.words[STARTED] = 3
+
+    meanwhile(monkeypatch, start_the_next)
+    assert offsets(link.withdraw()) == [4, 5]
+    assert [number for number, _ in link.flight] == [3]
+
+
+def test_a_kill_meets_only_the_task_it_is_meant_for(
+    link: Link, child: StandInChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends at its limit, and the next one starts, which has done nothing wrong."""
+
+    def start_the_next() -> None:
+        child.words[STARTED] = 3
+
+    meanwhile(monkeypatch, start_the_next)
+    assert offsets(link.kill_for(2, "timeout")) == [4, 5]
+    assert (child.killed, link.cause) == (0, None)
+
+
+def test_a_kill_takes_the_others_out_of_harms_way(link: Link, child: StandInChild) -> None:
+    assert offsets(link.kill_for(2, "timeout")) == [3, 4, 5]
+    assert (child.killed, link.cause) == (1, "timeout")
+    link.kill("memory")
+    assert link.cause == "timeout", "the first cause stays"
+
+
+def test_a_task_is_cancelled_once(link: Link, child: StandInChild) -> None:
+    """With its first reason; the next task is cancelled for itself."""
+    link.cancel(2, "timeout", 1.0)
+    link.cancel(2, "drain", 2.0)
+    assert (child.words[CANCELLED], REASONS[child.words[REASON]]) == (2, "timeout")
+    assert link.request_of(2) == ("timeout", 1.0)
+    assert link.request_of(3) is None
+    link.cancel(3, "drain", 3.0)
+    assert (child.words[CANCELLED], REASONS[child.words[REASON]]) == (3, "drain")
+
+
+def test_a_page_full_of_nonsense_blames_only_what_was_sent(link: Link, child: StandInChild) -> None:
+    """A child with broken memory writes what it likes."""
+    child.words[STARTED] = 2**64 - 1
+    assert link.started == 5
+    culprits, innocents = link.flight.settle_death(link.started)
+    assert offsets(culprits) == [2, 3, 4, 5]
+    assert innocents == []

@@ -1,0 +1,124 @@
+"""What a task prints: it reaches the replica's own output, and the last of it the failure of a task that crashed."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.isolation.rig import names
+from worker.isolation import children
+from worker.isolation.children import LAST_OUTPUT
+from worker.isolation.output import KEPT_BYTES, Outputs, Printed, since
+from worker.isolation.output import Output as ChildOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.isolation.rig import Rig
+    from worker.core.model import Outcome
+
+pytestmark = pytest.mark.timeout(60)
+
+HANDLER = "talkative:handle"
+PRINTERS = ("library", "program")
+
+
+def traceback_of(outcome: Outcome) -> str:
+    assert outcome.failure is not None
+    return outcome.failure.traceback
+
+
+def test_the_last_words_of_a_crash(
+    capfd: pytest.CaptureFixture[str], make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Python, of a library and of a program, behind the stack; what another task has said is not among them."""
+    lines: list[dict[str, object]] = []
+    monkeypatch.setattr(children.log, "info", lambda event, **fields: lines.append({"event": event, **fields}))
+    rig = make(handler=HANDLER)
+    rig.run("say other")
+    (outcome,) = rig.run("abort free(): invalid pointer")
+    stack, _, words = traceback_of(outcome).partition(LAST_OUTPUT)
+    assert names([outcome]) == ["FAILED ProcessDied"]
+    assert "talkative.py" in stack
+    said = "free(): invalid pointer"
+    assert sorted(words.split("\n")[1:]) == [said, f"{said}, said the library", f"{said}, said the program"]
+    (ended,) = [line for line in lines if line["event"] == "child.ended"]
+    assert "said the library" in str(ended["output"])
+    shown = capfd.readouterr()
+    assert [line for line in shown.out.splitlines() if "child." not in line] == ["other", said]
+    assert shown.err.splitlines() == [f"{who}, said the {what}" for who in ("other", said) for what in PRINTERS]
+
+
+def test_the_last_words_of_a_fresh_interpreter(capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]) -> None:
+    rig = make(handler="threaded:handle")
+    assert "about to crash" in traceback_of(rig.run("crash")[0])
+    assert "about to crash\n" in capfd.readouterr().out
+
+
+def test_only_the_end_of_much_output_is_kept(capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]) -> None:
+    """And every line of it arrives, whole and in order."""
+    count = 50_000
+    (outcome,) = make(handler=HANDLER).run(f"abort_after {count}")
+    words = traceback_of(outcome).partition(LAST_OUTPUT)[2]
+    assert len(words) <= KEPT_BYTES + 1
+    assert words.endswith(f"line {count - 1:06}")
+    shown = [line for line in capfd.readouterr().out.splitlines() if "child." not in line]
+    assert shown == [f"line {number:06}" for number in range(count)]
+
+
+@pytest.fixture
+def target() -> Iterator[tuple[int, int]]:
+    """A pipe in the place of the replica's output: where to read it, and where to write."""
+    ends = os.pipe()
+    os.set_blocking(ends[0], False)
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+def test_output_that_nobody_reads_stops_only_the_child(target: tuple[int, int]) -> None:
+    """The template goes on; what was said arrives when somebody reads again."""
+    reader, writer = target
+    poll = select.poll()
+    outputs, output = Outputs(poll), ChildOutput((writer,))
+    (stream,) = output.streams
+    child = os.dup(stream._sink)
+    outputs.add(output)
+    os.set_blocking(writer, False)
+    full = 0
+    while poll_out(writer):
+        full += os.write(writer, b"x" * 4096)
+    os.write(child, b"hello\n")
+    assert outputs.serve(stream.source)
+    assert outputs.serve_stuck() is not None
+    assert poll.poll(0) == [], "it waits for the reader, and not for the child"
+    assert os.read(reader, full) == b"x" * full
+    assert outputs.serve_stuck() is None
+    assert os.read(reader, full) == b"hello\n"
+    os.close(child)
+    assert outputs.finish(output)[-1].text == "hello\n"
+
+
+def poll_out(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
+def test_words_from_before_the_start_are_left_out() -> None:
+    assert since(2.0, [Printed(1.0, "a\n"), Printed(2.5, "b\n"), Printed(3.0, "c\n")]) == "b\nc"
+
+
+def test_a_killed_task_shows_what_it_was_doing(capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]) -> None:
+    """Not only a crash has last words."""
+    rig = make(handler="threaded:handle")
+    (task,) = rig.submit("wait")
+    rig.wait_running(task)
+    while "waiting" not in capfd.readouterr().out:
+        pass
+    os.kill(rig.link.child.pid, signal.SIGKILL)
+    assert "waiting" in traceback_of(rig.take(1)[0])

@@ -1,0 +1,51 @@
+"""Progress and checkpoints of a handler in a child process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from worker.core.model import Verdict
+from worker.core.task_state import CHECKPOINT_LIMIT
+
+if TYPE_CHECKING:
+    from tests.isolation.rig import Rig
+
+
+@pytest.mark.parametrize("size", [0, 1, CHECKPOINT_LIMIT])
+def test_they_arrive_before_the_end(rig: Rig, size: int) -> None:
+    """The last of each, also a checkpoint that no pipe takes at once."""
+    (outcome,) = rig.run(f"report {size}")
+    progress = [report.progress for report in rig.reports if report.progress is not None]
+    checkpoints = [report.checkpoint for report in rig.reports if report.checkpoint is not None]
+    assert progress[-1] == (1.0, "step 49")
+    assert checkpoints == [bytes(size)]
+    assert all(report.task is outcome.task for report in rig.reports)
+    assert outcome.verdict is Verdict.OK
+
+
+def test_a_checkpoint_survives_its_child(rig: Rig) -> None:
+    """It was made before the child died: it is there before the outcome."""
+    (outcome,) = rig.run("report 300000 die")
+    assert outcome.failure is not None
+    assert outcome.failure.type == "ProcessDied"
+    assert [report.checkpoint for report in rig.reports if report.checkpoint is not None] == [bytes(300_000)]
+
+
+def test_the_child_goes_on_from_a_checkpoint(rig: Rig) -> None:
+    """The next task has none."""
+    first, second = rig.tasks("report 1", "report 1")
+    first.resume = b"\0so far"
+    rig.executor.submit([first, second])
+    assert [outcome.result for outcome in rig.take(2)] == [b"\0so far", b""]
+
+
+def test_one_task_is_cancelled_and_no_other(rig: Rig) -> None:
+    first, second = rig.submit("raise_when_cancelled", "ok")
+    rig.wait_running(first)
+    assert not rig.executor.cancel_task(second, "requested")
+    assert rig.executor.cancel_task(first, "requested")
+    stopped, other = rig.take(2)
+    assert (stopped.task, stopped.verdict) == (first, Verdict.CANCELLED)
+    assert (other.task, other.verdict) == (second, Verdict.OK)

@@ -1,0 +1,100 @@
+"""What has not started comes back when it is wanted, also beside a task that runs for long."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.isolation.rig import names
+from worker.core.lease import Lease
+from worker.core.model import Partition
+
+if TYPE_CHECKING:
+    from tests.isolation.rig import Rig
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_tasks_are_withdrawn_beside_one_that_runs(rig: Rig) -> None:
+    """At once, in order and of the partitions named only; the others run in order."""
+    other = Lease(Partition("requests", 4))
+    (running,) = rig.submit("nap 0.5")
+    rig.wait_running(running)
+    mine = rig.submit("ok", "ok")
+    theirs = rig.submit("ok", "ok", lease=other)
+    mine += rig.submit("ok")
+    began = time.monotonic()
+    assert rig.executor.withdraw([rig.lease]) == mine
+    assert time.monotonic() - began < 0.25
+    assert [task.attempt for task in mine] == [0, 0, 0]
+    outcomes = rig.take(3)
+    assert names(outcomes) == ["OK"] * 3
+    assert [one.task for one in outcomes] == [running, *theirs]
+    assert [task.attempt for task in theirs] == [1, 1]
+    assert rig.executor.withdraw([rig.lease, other]) == []
+
+
+def test_withdrawn_tasks_can_be_submitted_again(rig: Rig) -> None:
+    """Time and again; each is run once."""
+    (running,) = rig.submit("nap 0.4")
+    rig.wait_running(running)
+    tasks = rig.submit("ok", "ok", "ok")
+    for _ in range(5):
+        assert rig.executor.withdraw([rig.lease]) == tasks
+        rig.executor.submit(tasks)
+    outcomes = rig.take(4)
+    assert [one.task for one in outcomes] == [running, *tasks]
+    assert [task.attempt for task in tasks] == [1, 1, 1]
+
+
+def test_withdrawal_races_with_short_tasks(rig: Rig) -> None:
+    """Every task is either run or comes back, and never both."""
+    run = back = 0
+    for length in range(60):
+        tasks = rig.submit(*["ok"] * 40)
+        time.sleep(length * 0.00005)
+        returned = rig.executor.withdraw([rig.lease])
+        outcomes = rig.take(40 - len(returned))
+        finished = [one.task for one in outcomes if one.verdict.name == "OK"]
+        returned = [*[one.task for one in outcomes if one.verdict.name == "NOT_STARTED"], *returned]
+        assert finished + returned == tasks
+        assert [task.attempt for task in tasks] == [1] * len(finished) + [0] * len(returned)
+        run, back = run + len(finished), back + len(returned)
+    assert run > 0
+    assert back > 0
+
+
+def test_nothing_starts_after_it_was_closed(rig: Rig) -> None:
+    """What runs finishes; what waits in the child comes back, whenever it was submitted."""
+    running, *waiting = rig.submit("nap 0.5", "ok", "ok")
+    rig.wait_running(running)
+    rig.executor.closed = True
+    waiting += rig.submit("ok")
+    early = rig.take(3, 0.45)
+    assert names(early) == ["NOT_STARTED"] * 3
+    assert {one.task for one in early} == set(waiting)
+    assert names(rig.take(1)) == ["OK"]
+
+
+def test_nothing_starts_of_a_partition_that_leaves(rig: Rig) -> None:
+    """Found out by the executor itself where nobody withdraws."""
+    other = Lease(Partition("requests", 4))
+    (running,) = rig.submit("nap 0.5")
+    rig.wait_running(running)
+    waiting = rig.submit("ok", "ok")
+    (theirs,) = rig.submit("ok", lease=other)
+    rig.lease.leave()
+    outcomes = rig.take(4)
+    assert {one.task for one in outcomes if one.verdict.name == "NOT_STARTED"} == set(waiting)
+    assert {one.task for one in outcomes if one.verdict.name == "OK"} == {running, theirs}
+
+
+def test_a_task_is_told_what_there_is_to_know(rig: Rig) -> None:
+    """Origin, attempt, key, headers and what comes next arrive in the child."""
+    first, second, third = rig.tasks("peek", "later one", "still later", headers=(("a", b"1"), ("b", None)))
+    first.upcoming = (second.record, third.record)
+    rig.executor.submit([first])
+    (outcome,) = rig.take(1)
+    assert outcome.result.decode() == ("requests/3/1 1 b'key' {'a': b'1', 'b': None} later one,still later")

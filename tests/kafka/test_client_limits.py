@@ -1,0 +1,126 @@
+"""``worker.Client``: limits, cancelling and closing. The test answers in the worker's place."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import worker
+from tests.kafka.support.clients import WAIT_LIMIT, answer
+from worker.client import ClientClosedError, TooManyInFlightError
+from worker.client import client as client_module
+
+if TYPE_CHECKING:
+    from tests.kafka.support.site import Site
+
+pytestmark = pytest.mark.kafka
+
+
+def test_no_more_than_allowed_are_in_flight(quiet: Site) -> None:
+    """``submit`` waits for an answer, ``asubmit`` raises."""
+    with worker.Client(quiet.environment, max_in_flight=2) as client:
+        first, _ = client.submit("1"), client.submit("2")
+
+        async def third() -> None:
+            client.asubmit("3")
+
+        with pytest.raises(TooManyInFlightError, match="2 requests are in flight"):
+            asyncio.run(third())
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.submit, "3")
+            assert concurrent.futures.wait([waiting], 0.3).not_done
+            answer(quiet, first.id)
+            assert waiting.result(WAIT_LIMIT).id
+
+
+def test_closing_fails_what_is_not_answered(quiet: Site) -> None:
+    """The error names the id; the next client finds the answer by it. Nothing can be submitted any more."""
+    with worker.Client(quiet.environment) as client:
+        future = client.submit("x")
+
+    with pytest.raises(ClientClosedError) as caught:
+        future.result(0)
+    assert future.id in str(caught.value)
+    with pytest.raises(ClientClosedError, match="the client is closed"):
+        client.submit("y")
+    client.close()
+    assert {thread.name for thread in threading.enumerate() if thread.name.startswith("client-")} == set()
+    answer(quiet, future.id)
+    with worker.Client(quiet.environment) as other:
+        assert other.result(future.id, WAIT_LIMIT) == b"done"
+
+
+def test_a_callback_may_close_the_client(quiet: Site) -> None:
+    client, closed = worker.Client(quiet.environment), threading.Event()
+    future = client.submit("x")
+
+    def close(_done: concurrent.futures.Future[bytes]) -> None:
+        client.close()
+        closed.set()
+
+    future.add_done_callback(close)
+
+    answer(quiet, future.id)
+
+    assert closed.wait(WAIT_LIMIT)
+
+
+def test_cancelling_stops_only_the_waiting(quiet: Site) -> None:
+    """A cancelled future takes no room; the request is answered and found by its id."""
+    with worker.Client(quiet.environment, max_in_flight=1) as client:
+        future = client.submit("x")
+
+        assert future.cancel()
+        assert future.cancel()
+        assert concurrent.futures.wait([future], 1).done == {future}
+        assert client.submit("y").cancel()
+        answer(quiet, future.id)
+        assert client.result(future.id, WAIT_LIMIT) == b"done"
+
+
+def test_cancelling_in_asyncio(quiet: Site) -> None:
+    """A time-out of asyncio cancels the future and gives its room to another."""
+
+    async def give_up(client: worker.Client) -> str:
+        future = client.asubmit("x")
+        task_id = await future.delivered()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(future, 0.05)
+        second = client.asubmit("y")
+        await second.delivered()
+        second.cancel()
+        return task_id
+
+    with worker.Client(quiet.environment, max_in_flight=1) as client:
+        task_id = asyncio.run(give_up(client))
+        answer(quiet, task_id)
+        assert client.result(task_id, WAIT_LIMIT) == b"done"
+
+
+def test_many_open_questions_are_forgotten(quiet: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id that was asked for long ago is searched again; futures that somebody holds are not affected."""
+    monkeypatch.setattr(client_module, "_WATCHED", 1)
+    with worker.Client(quiet.environment) as client:
+        futures = [client.submit(str(number)) for number in range(3)]
+        kept = client.resume([future.id for future in futures])
+        for future in futures * 2:
+            with pytest.raises(TimeoutError):
+                client.result(future.id, 0.05)
+        for future in futures:
+            answer(quiet, future.id)
+
+        assert [client.result(future.id, WAIT_LIMIT) for future in futures] == [b"done"] * 3
+        assert [future.result(WAIT_LIMIT) for future in [*futures, *kept]] == [b"done"] * 6
+
+
+def test_a_wrong_header_takes_no_room(quiet: Site) -> None:
+    """Nothing was sent, and the error says what is wrong."""
+    with worker.Client(quiet.environment, max_in_flight=1) as client:
+        for _ in range(2):
+            with pytest.raises(TypeError):
+                client.submit("x", headers=[("a", 1)])  # type: ignore[list-item]
+        assert client.submit("x").id

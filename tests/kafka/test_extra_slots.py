@@ -1,0 +1,57 @@
+"""No request waits behind a long task of the only process, where WORKER_EXTRA_SLOTS allows others beside it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.conftest import LONG
+from tests.kafka.support.topics import task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka.support.site import Site
+    from tests.kafka.support.topics import Sent
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
+
+LONG_SECONDS, LONG_AFTER, SHORTS = (40, 3.0, 200) if LONG else (15, 3.0, 100)
+SHORT = '{"do": "nap", "seconds": 0.02}'
+VARIABLES = {
+    "WORKER_ISOLATION": "process",
+    "WORKER_EXTRA_SLOTS": "1",
+    "WORKER_LONG_AFTER": f"{LONG_AFTER}s",
+    "WORKER_HANDLER_KWARGS": "{}",
+}
+
+
+def started_and_ended(one: Site, sent: Sent) -> tuple[float, float]:
+    """Seconds since the epoch."""
+    response = one.answer_to(sent).response
+    return response.started_at.ToNanoseconds() / 1e9, response.finished_at.ToNanoseconds() / 1e9
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "ordering"),
+    [("exactly-once", "unordered"), ("at-least-once", "partition"), ("at-most-once", "key")],
+)
+def test_short_requests_pass_a_long_one(site: Callable[..., Site], guarantee: str, ordering: str) -> None:
+    """All but those that must not overtake it, and each is answered once."""
+    one = site(partitions=8, WORKER_GUARANTEE=guarantee, WORKER_ORDERING=ordering, **VARIABLES)
+    replica = one.start().wait_ready()
+    (long,) = one.submit([task(0, f'{{"do": "nap", "seconds": {LONG_SECONDS}}}', key=b"k0", partition=0)])
+    submitted = time.time()
+    shorts = one.submit(task(at, SHORT, key=b"k%d" % (at % 8), partition=at % 8) for at in range(1, SHORTS + 1))
+    one.wait_answered()
+    _, end = started_and_ended(one, long)
+    free = shorts if ordering == "unordered" else [sent for sent in shorts if sent.partition]
+    last = max(started_and_ended(one, sent)[1] for sent in free)
+    assert last < end, "they have waited for the long task"
+    took = last - submitted - LONG_AFTER
+    assert took < 5 + SHORTS * 0.01, f"{took:.2f} s for {len(free)} tasks of 20 ms\n{replica.tail()}"
+    waited = [sent for sent in shorts if sent not in free]
+    assert all(started_and_ended(one, sent)[0] > end for sent in waited), "it was overtaken"
+    one.finish()

@@ -1,0 +1,67 @@
+"""Follow-up requests on Kafka: a chain under kills, and a topic that nobody can write to."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.kafka.support.topics import Reader, task
+from tests.kafka.support.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.kafka.support.site import Site
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
+
+ITEMS, KILLS = 60, 3
+STAGES = {"WORKER_HANDLER": "stages:handle", "WORKER_HANDLER_KWARGS": "{}"}
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_chain_of_three_stages_under_kills(site: Callable[..., Site], guarantee: str) -> None:
+    """Exactly once: one request and one answer per item and stage. At least once: at least one."""
+    one = site(partitions=6, WORKER_GUARANTEE=guarantee, WORKER_PROCESSES="2", WORKER_MAX_ATTEMPTS="20", **STAGES)
+    replica = one.start()
+    replica.wait_ready()
+    one.submit(task(number, f"a {number}") for number in range(ITEMS))
+    for number in range(KILLS):
+        wanted = (number + 1) * ITEMS // 2
+        until(lambda: len(one.answers.read()) >= wanted, one.tails)  # noqa: B023 - called at once
+        os.kill(random.choice(replica.pids()), signal.SIGKILL)
+    expected = Counter(f"{stage} {number}" for stage in "abc" for number in range(ITEMS))
+
+    def results() -> Counter[str]:
+        return Counter(record.response.result.decode() for record in one.answers.read())
+
+    until(lambda: results().keys() == expected.keys(), one.tails, 120.0)
+    one.wait_committed()
+    one.stop()
+    one.answers.read_all()
+    requests = Reader(one.bootstrap, one.requests, 6)
+    requests.read_all()
+    requests.close()
+    parents = Counter(dict(record.headers).get("x-parent") for record in requests.records)
+    if guarantee == "exactly-once":
+        assert results() == expected
+        assert len(requests.records) == 3 * ITEMS
+        assert all(count == 1 for parent, count in parents.items() if parent), "a request has two follow-ups"
+    origins = {record.origin for record in one.answers.records}
+    assert len(origins) == len(requests.records), "every request has an answer"
+
+
+def test_a_topic_that_cannot_be_written_makes_a_dead_letter(site: Callable[..., Site]) -> None:
+    sites = [site(WORKER_GUARANTEE=name, **STAGES) for name in ("exactly-once", "at-least-once")]
+    for one in sites:
+        one.submit([task(0, "astray", partition=0), task(1, "c 1", partition=0)])
+        one.start()
+    for one in sites:
+        one.finish(seconds=90.0)
+        error = one.answer_to(one.sent[0]).response.error
+        assert (error.type, one.answer_to(one.sent[1]).outcome) == ("FollowUpRefused", "OK"), error.message

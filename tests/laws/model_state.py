@@ -1,0 +1,187 @@
+"""What the model of partitions knows: what the broker and the two threads have, and what must not happen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.process_fake.world import CONFIG
+from worker.core.commit_metadata import EMPTY, CommitMetadata, decode
+from worker.core.model import Outcome, Partition, Record, Task, Verdict
+from worker.process.shared import Shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from worker.core.owned_partition import OwnedPartition
+    from worker.kafka.ports import Position
+
+HOLD_SECONDS = 10.0  # no limit of a held partition passes before that, unless it is in a hurry
+Place = tuple[Partition, int]
+
+
+class SentCommit(NamedTuple):
+    """A commit under way, and what its sender knew to be answered when it sent it."""
+
+    positions: Mapping[Partition, Position]
+    settled: Mapping[Partition, frozenset[int]]
+
+
+class HeldPartition(NamedTuple):
+    """A revoked partition that was not released yet."""
+
+    owned: OwnedPartition
+    since: float
+
+
+class ModelState:
+    """The records, the group and one process of it. It judges each step by what it has written down before."""
+
+    protocol = "consumer"
+
+    def __init__(self, ordering: str, numbers: tuple[int, ...]) -> None:
+        self.ordering, self.numbers = ordering, numbers
+        self.now = 100.0
+        # What the broker has.
+        self.logs: dict[Partition, list[Record]] = {Partition("t", number): [] for number in numbers}
+        self.ends = dict.fromkeys(self.logs, 0)
+        self.group: dict[Partition, Position] = {}
+        self.committed_as_settled: dict[Partition, frozenset[int]] = {}
+        self.answered: defaultdict[Partition, set[int]] = defaultdict(set)
+        # What must not happen, or has to be counted.
+        self.overtaken: list[tuple[int, int]] = []
+        self.again: list[Place] = []  # started although it was known to be answered
+        self.early: list[Place] = []  # recorded as answered, and was not
+        self.uncounted: list[Place] = []  # a crash that its task was not charged with
+        self.blamed: list[Place] = []  # charged with a crash while it waited for its next attempt
+        self.unrecorded: list[Place] = []  # waited for its next attempt, and a commit did not say so
+        self.released_early: list[Partition] = []
+        self.longest = 0
+        self.crashes: Counter[Place] = Counter()  # of processes, by the one task that ran
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process, which owns nothing yet."""
+        config = dataclasses.replace(CONFIG, ordering=self.ordering, revoke_hold={self.protocol: HOLD_SECONDS})
+        self.shared = Shared.of(config, lambda: self.now)
+        self.assignment = self.shared.assignment
+        self.submitted: deque[Task] = deque()  # the executor's queue
+        self.running: Task | None = None
+        self.inbox: deque[Outcome] = deque()  # the poll thread's mailbox
+        self.produced: list[Task] = []  # answers that are being delivered
+        self.sent: SentCommit | None = None
+        self.coordinator = (True, True)  # it answers, and had applied a commit whose answer got lost
+        self.admitted: defaultdict[OwnedPartition, set[int]] = defaultdict(set)
+        self.settled: defaultdict[OwnedPartition, set[int]] = defaultdict(set)
+        self.waiting: defaultdict[OwnedPartition, set[int]] = defaultdict(set)  # failed, and not started since
+        # Of these, a commit records the start.
+        self.restarting: defaultdict[OwnedPartition, set[int]] = defaultdict(set)
+        self.held: dict[Partition, HeldPartition] = {}
+        self._excused: set[OwnedPartition] = set()  # these may go without a last commit
+        self._finished: defaultdict[OwnedPartition, set[int]] = defaultdict(set)  # for good
+        self._former: dict[OwnedPartition, CommitMetadata] = {}
+        self._position: dict[Partition, int] = {}
+
+    def write(self, number: int, gap: int, key: bytes | None) -> None:
+        partition = Partition("t", number)
+        offset = self.ends[partition] + gap - 1
+        self.logs[partition].append(Record(partition, offset, key, b"x" * gap))
+        self.ends[partition] = offset + 1
+
+    def mark(self, number: int) -> None:
+        """The marker of a transaction."""
+        self.ends[Partition("t", number)] += 1
+
+    def recorded(self, partition: Partition) -> CommitMetadata:
+        """What the group has recorded of a partition."""
+        position = self.group.get(partition)
+        return decode(position.metadata, position.offset) if position else EMPTY
+
+    def _apply(self, sent: SentCommit) -> None:
+        for partition, offsets in sent.settled.items():
+            self.group[partition] = sent.positions[partition]
+            before = self.committed_as_settled.get(partition, frozenset())
+            self.committed_as_settled[partition] = before | offsets
+
+    # -- what must not happen
+
+    def _compare_with_what_is_known(self, owned: OwnedPartition, offset: int) -> None:
+        place = (owned.partition, offset)
+        if not owned.offsets.is_incomplete(offset):  # a former owner has answered it
+            self.settled[owned].add(offset)
+            self._finished[owned].add(offset)
+            if offset not in self.answered[owned.partition]:
+                self.early.append(place)
+            return
+        attempts, former = owned.starts.attempts.get(offset, 0), self._former[owned]
+        if attempts < self.crashes[place]:
+            self.uncounted.append(place)
+        if offset in former.waiting:
+            self.waiting[owned].add(offset)
+            if attempts != former.attempts[offset]:
+                self.blamed.append(place)
+
+    def _count_crash(self, task: Task) -> None:
+        """Only what is sure to be charged: the lowest unanswered one that does not wait, if its start was recorded."""
+        partition, offset = task.record.partition, task.record.offset
+        recorded, position = self.recorded(partition), self.group.get(partition)
+        done = _offsets(recorded)
+        start = position.offset if position else 0
+        done |= recorded.detached.keys()
+        unanswered = [one.offset for one in self.logs[partition] if one.offset >= start and one.offset not in done]
+        first = min(one for one in unanswered if one not in recorded.waiting) if task.claim.valid else -1
+        if offset == first and recorded.started_below is not None and offset < recorded.started_below:
+            self.crashes[partition, offset] += 1
+
+    def _check_commit(self, owned: OwnedPartition, offset: int, recorded: CommitMetadata) -> None:
+        """It must say nothing that is not so, and all that waits for another attempt."""
+        partition, done = owned.partition, _offsets(recorded)
+        said = {one.offset for one in self.logs[partition] if one.offset < offset or one.offset in done}
+        self.early += [(partition, wrong) for wrong in said - self.answered[partition]]
+        self.restarting[owned] |= owned.starts._restarting & self.waiting[owned]
+        missing = self.waiting[owned] - recorded.waiting - self.restarting[owned]
+        self.unrecorded += [(partition, one) for one in missing]
+
+    def _check_release(self, owned: OwnedPartition) -> None:
+        """The next owner may begin: it has to find all that was settled, and nothing that seems to run."""
+        recorded = self.recorded(owned.partition)
+        known = self.settled[owned] <= self.committed_as_settled.get(owned.partition, frozenset())
+        quiet = recorded.started_below is None or owned.starts._to_blame  # what a former owner has left
+        if not known or not quiet or self.at_the_executor(owned) or self._delivering(owned):
+            self.released_early.append(owned.partition)
+
+    def _check_start(self, task: Task) -> None:
+        owned, record = self.assignment.owner_of(task), task.record
+        if owned is None:
+            return
+        finished = {o.task.record.offset for o in self.inbox if o.task.claim is task.claim and o.verdict is Verdict.OK}
+        for lower in self.admitted[owned] - self._finished[owned] - finished:
+            if lower < record.offset and self._keep_their_order(owned.partition, lower, record):
+                self.overtaken.append((record.offset, lower))
+        if record.offset in self.committed_as_settled.get(record.partition, ()):
+            self.again.append((record.partition, record.offset))
+
+    def _keep_their_order(self, partition: Partition, lower: int, record: Record) -> bool:
+        """Whether one of them may not overtake the other."""
+        if self.ordering == "partition":
+            return True
+        key = next(one.key for one in self.logs[partition] if one.offset == lower)
+        return self.ordering == "key" and key is not None and key == record.key
+
+    # -- what is where
+
+    def count_in_flight(self) -> int:
+        return len(self.submitted) + len(self.inbox) + (self.running is not None)
+
+    def at_the_executor(self, owned: OwnedPartition) -> list[Task]:
+        tasks = [*self.submitted, *(outcome.task for outcome in self.inbox)]
+        tasks += [self.running] if self.running is not None else []
+        return [task for task in tasks if task.claim is owned.lease]
+
+    def _delivering(self, owned: OwnedPartition) -> bool:
+        return any(task.claim is owned.lease for task in self.produced)
+
+
+def _offsets(recorded: CommitMetadata) -> set[int]:
+    return {offset for first, stop in recorded.completed for offset in range(first, stop)}

@@ -1,0 +1,140 @@
+"""What goes to a child and back arrives as it was sent, in whatever pieces; nothing a broken child writes harms."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.core.lease import Lease
+from worker.core.model import Failure, FollowUp, Outcome, Partition, Record, Task, Verdict
+from worker.isolation.frames import (
+    CHUNK,
+    GREATEST_REPORT,
+    READY,
+    REPORT,
+    Ended,
+    FrameError,
+    Notice,
+    pack_chunk,
+    pack_ended,
+    pack_notice,
+    unpack_reports,
+    unpack_tasks,
+)
+from worker.isolation.view import TaskView
+
+LEASE = Lease(Partition("t", 0))
+TOPICS = ["requests", "others"]
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+values = st.binary(max_size=200) | st.none()
+u64, i32 = st.integers(0, 2**64 - 1), st.integers(-(2**31), 2**31 - 1)
+i64, u32 = st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32 - 1)
+views = st.builds(
+    TaskView,
+    topic=st.sampled_from(TOPICS),
+    partition=i32,
+    offset=i64,
+    attempt=u32,
+    key=values,
+    value=values,
+    headers=st.lists(st.tuples(texts, values), max_size=3).map(tuple),
+    timestamp_ms=i64,
+    group=u64,
+    upcoming=st.lists(st.tuples(i64, values), max_size=3).map(tuple),
+    resume=values,
+)
+seconds = st.floats(min_value=0, max_value=1e9)
+failures = st.builds(Failure, texts, texts, texts)
+good = st.builds(
+    Ended,
+    u64,
+    i32,
+    u32,
+    u64,
+    seconds,
+    seconds,
+    st.just(Verdict.OK),
+    st.binary(max_size=300),
+    st.none(),
+    st.none(),
+    st.lists(st.builds(FollowUp, st.none() | st.sampled_from(TOPICS), values, texts), max_size=3).map(tuple),
+)
+bad = st.builds(
+    Ended,
+    u64,
+    i32,
+    u32,
+    u64,
+    seconds,
+    seconds,
+    st.sampled_from([verdict for verdict in Verdict if verdict is not Verdict.OK]),
+    st.just(b""),
+    failures,
+    st.none() | seconds,
+    st.just(()),
+)
+notices = st.builds(Notice, st.integers(1, 3), u64, texts)
+
+
+def packed(report: Ended | Notice) -> bytes:
+    if isinstance(report, Notice):
+        return pack_notice(*report)
+    task = Task(Record(Partition("t", 0), 0, None, None), LEASE)
+    outcome = Outcome(
+        task,
+        report.verdict,
+        report.sequence,
+        report.started_ns,
+        report.result,
+        report.failure,
+        report.retry_after,
+        run_seconds=report.run_seconds,
+        cpu_seconds=report.cpu_seconds,
+        sent=report.sent,
+    )
+    return pack_ended(report.number, report.attempt, outcome)
+
+
+@given(sent=st.lists(views, max_size=5), first=u64, settled=u64)
+def test_tasks_arrive_as_they_were_sent(sent: list[TaskView], first: int, settled: int) -> None:
+    data = b"".join(pack_chunk(sent, {name: at for at, name in enumerate(TOPICS)}, first, settled))
+    size, count, number, done = CHUNK.unpack_from(data)
+    assert (size, count, number, done) == (len(data) - CHUNK.size, len(sent), first, settled)
+    assert list(unpack_tasks(data, count, TOPICS)) == sent
+
+
+@given(reports=st.lists(good | bad | notices, max_size=6), cut=st.integers(0, 5_000))
+def test_reports_arrive_in_whatever_pieces(reports: list[Ended | Notice], cut: int) -> None:
+    data = b"".join(map(packed, reports))
+    first, taken = unpack_reports(data[:cut])
+    second, rest = unpack_reports(data[taken:])
+    assert first + second == reports
+    assert taken + rest == len(data)
+
+
+@given(data=st.binary(max_size=400))
+def test_bytes_that_are_no_reports_are_refused_or_wait_for_more(data: bytes) -> None:
+    """Never another exception, and never more than there is."""
+    with contextlib.suppress(FrameError):
+        _, taken = unpack_reports(data)
+        assert taken <= len(data)
+
+
+@given(report=bad | good, at=st.integers(0, 10_000), byte=st.integers(0, 255))
+def test_a_broken_byte_is_refused_or_changes_a_value(report: Ended, at: int, byte: int) -> None:
+    data = bytearray(packed(report))
+    data[at % len(data)] = byte
+    with contextlib.suppress(FrameError):
+        reports, taken = unpack_reports(data)
+        assert len(reports) <= 1
+        assert taken <= len(data)
+
+
+@pytest.mark.parametrize("head", [(GREATEST_REPORT + 1, READY, 0), (0, 4, 0), (0, 255, 0), (3, 0, 1)])
+def test_a_head_that_no_child_of_ours_writes(head: tuple[int, int, int]) -> None:
+    """Too large, of no kind, or shorter than an end can be."""
+    with pytest.raises(FrameError):
+        unpack_reports(REPORT.pack(*head) + bytes(50))

@@ -1,0 +1,24 @@
+"""Real child processes of the supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.kafka.support.waiting import until
+from worker.supervisor.child import Child
+
+
+def has_ended(child: Child) -> bool:
+    """Whether the process is a zombie: it has ended, and nobody has reaped it."""
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def test_the_start_of_another_child_takes_no_ending_away() -> None:
+    """Two processes may end in the same turn of the supervisor, which starts a third for the first of them."""
+    children = [Child("ends", "os:_exit", 3), Child("is killed", "time:sleep", 60)]
+    children[1].signal(signal.SIGKILL)
+    until(lambda: all(has_ended(child) for child in children), "both have ended", seconds=20)
+    third = Child("another", "os:_exit", 0)
+    assert [child.ended() for child in children] == [3, -signal.SIGKILL]
+    until(lambda: third.ended() == 0, "the third has ended", seconds=20)

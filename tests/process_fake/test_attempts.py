@@ -1,0 +1,126 @@
+"""Which starts count as attempts: those that ran, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tests.process_fake.stand_ins import Work, failing
+from tests.process_fake.world import GROUP, REQUESTS, World
+from worker.codec import OK
+from worker.errors import ExitCode
+from worker.process.crash_reports import CrashReport
+from worker.process.status_block import Command
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import Process
+
+
+def crash(world: World, process: Process) -> None:
+    """The process dies, and the group notices at once."""
+    process.kill()
+    world.broker.group(GROUP).leave(process.consumer)
+
+
+def test_a_task_that_only_waits_is_not_blamed_for_a_crash(world: World) -> None:
+    """It failed twice and waits for its last attempt while a task of another partition kills the process."""
+    world.request("flaky", 0, work=[failing(1.0), failing(1.0), Work(1.0)])
+    process = world.process(retry_first=6.0, retry_greatest=300.0)
+    world.until(lambda: process.starts.count((0, 0, 2)))
+    world.run(2)
+    world.request("deadly", 1, work=[Work(seconds=1e9), Work(1.0)])
+    world.until(lambda: (1, 0, 1) in process.starts, seconds=5)
+    world.run(1)
+    crash(world, process)
+    successor = world.process()
+    world.until(lambda: world.committed(0) == 1)
+    assert (0, 0, 3) in successor.starts, "the last attempt was made"
+    assert [answer.outcome for answer in world.answers() if answer.origin.partition == 0] == [OK]
+
+
+def test_a_task_that_starts_again_is_blamed_for_a_crash(world: World) -> None:
+    """The commit that records its start says that it waits no longer."""
+    world.request("flaky", 0, work=[failing(1.0), Work(seconds=1e9), Work(1.0)])
+    process = world.process(retry_first=6.0)
+    world.until(lambda: (0, 0, 2) in process.starts)
+    world.run(1)
+    assert world.noted().waiting == frozenset()
+    crash(world, process)
+    successor = world.process()
+    world.until(lambda: world.committed(0) == 1)
+    assert successor.starts == [(0, 0, 3)]
+
+
+def test_a_drain_uses_up_no_attempt_whatever_the_handler_does(world: World) -> None:
+    """The task ignores its cancellation and is given up: that is committed before the process leaves."""
+    world.request("deaf", work=Work(seconds=1e9, obeys=None))
+    for _ in range(4):
+        process = world.process()
+        world.run(5)
+        assert process.starts == [(0, 0, 1)]
+        process.order(Command.CANCEL)
+        world.run(10)
+        assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
+    assert world.noted().started_below is None
+    assert world.answers() == []
+
+
+def test_after_a_crash_among_short_tasks_each_start_is_counted_once(world: World) -> None:
+    """The supervisor has told the other processes of the replica what the dead one ran."""
+    world.quick()
+    for offset in range(30, 50):
+        deadly = offset == 40
+        world.request("deadly" if deadly else "quick", work=Work(seconds=1e9 if deadly else 0.001))
+    reports: list[CrashReport] = []
+    attempts = set()
+    for attempt in (1, 2, 3):
+        process = world.process()
+        process.status.report_crashes(reports)
+        world.until(lambda: (0, 40, attempt) in process.starts)  # noqa: B023 - used at once
+        attempts |= {(offset, n) for _, offset, n in process.starts}
+        reports = [CrashReport(time.time(), REQUESTS, 0, 40, attempt, [(REQUESTS, 0)])]
+        crash(world, process)
+    process = world.process()
+    process.status.report_crashes(reports)
+    world.until(lambda: world.committed() == 50)
+    attempts |= {(offset, n) for _, offset, n in process.starts}
+    assert sorted(n for offset, n in attempts if offset == 40) == [1, 2, 3]
+    assert {n for offset, n in attempts if offset != 40} == {1}
+    assert [answer.origin.offset for answer in world.answers() if answer.outcome != OK] == [40]
+
+
+def test_a_dead_letter_of_a_crash_names_the_error_before_it(world: World) -> None:
+    """The process that failed is gone: the next one knows it from the commit metadata."""
+    world.request("flaky", 0, work=[failing(1.0), failing(1.0), Work(seconds=1e9)])
+    process = world.process(retry_first=6.0)
+    world.until(lambda: (0, 0, 3) in process.starts)
+    world.run(1)
+    crash(world, process)
+    world.process()
+    world.until(lambda: world.committed(0) == 1)
+    (answer,) = world.answers()
+    assert answer.error.type == "ProcessDied"
+    assert "an earlier attempt ended with ScriptedError" in answer.error.message
+
+
+def starts_after_a_report(world: World, at: float) -> list[tuple[int, int, int]]:
+    """What a process starts first that was told at ``at`` of a crash in partition 1, with its only task in 0."""
+    world.request("first", work=Work(seconds=1e9))
+    process = world.process()
+    world.until(lambda: process.starts)
+    world.run(1)
+    crash(world, process)
+    successor = world.process()
+    successor.status.report_crashes([CrashReport(at, REQUESTS, 1, 5, 1, [(REQUESTS, 0), (REQUESTS, 1)])])
+    world.until(lambda: successor.starts)
+    return successor.starts
+
+
+def test_a_task_of_another_partition_costs_nobody_here_an_attempt(world: World) -> None:
+    """The next tasks of this one had been recorded as started already."""
+    assert starts_after_a_report(world, time.time()) == [(0, 0, 1)]
+
+
+def test_an_old_crash_says_nothing(world: World) -> None:
+    """The partition may have had another owner since."""
+    assert starts_after_a_report(world, time.time() - 60) == [(0, 0, 2)]

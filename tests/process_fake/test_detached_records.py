@@ -1,0 +1,72 @@
+"""Detached tasks on the state topic: their records, their checkpoints, and requests to cancel them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.world import GROUP, STATES, World
+from worker.codec import CANCELLED, OK
+from worker.core.task_state import DETACHED
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import Process
+
+GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+
+
+def detached(world: World, guarantee: str, work: Work) -> tuple[Process, Process]:
+    """The holder of the task, and the process that has got its partition."""
+    options = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee, "hold": 3.0}
+    world.request("long", work=work)
+    holder = world.process(**options)  # type: ignore[arg-type]
+    world.run(5)
+    owner = world.process(**options)  # type: ignore[arg-type]
+    world.move(0, owner)
+    world.run(10)
+    assert 0 in owner.owned
+    assert owner.starts == []
+    return holder, owner
+
+
+@GUARANTEES
+def test_the_holder_keeps_the_record_until_the_end(world: World, guarantee: str) -> None:
+    detached(world, guarantee, Work(300.0))
+    for _ in range(6):
+        world.run(20)
+        state = world.state(0)
+        assert state is not None
+        assert state.state == DETACHED
+    world.until(lambda: [answer.outcome for answer in world.answers()] == [OK])
+    world.until(lambda: world.state(0) is None, seconds=20)
+
+
+@GUARANTEES
+def test_a_heartbeat_follows_the_other(world: World, guarantee: str) -> None:
+    detached(world, guarantee, Work(300.0))
+    before = len(world.broker.records(STATES))
+    world.run(61)
+    assert len(world.broker.records(STATES)) >= before + 5
+
+
+@GUARANTEES
+def test_a_checkpoint_of_a_detached_task_is_where_the_next_attempt_begins(world: World, guarantee: str) -> None:
+    holder, owner = detached(world, guarantee, Work(500.0, reports=((1.0, b"one"), (100.0, b"two"))))
+    world.run(120)
+    holder.kill()
+    world.broker.group(GROUP).leave(holder.consumer)
+    world.until(lambda: len(owner.starts) == 1)
+    assert owner.service.resumes == [b"two"]
+
+
+@GUARANTEES
+def test_a_detached_task_is_cancelled_by_its_holder(world: World, guarantee: str) -> None:
+    holder, owner = detached(world, guarantee, Work(500.0, obeys=2.0))
+    world.cancel(0)
+    world.until(lambda: [answer.outcome for answer in world.answers()] == [CANCELLED], seconds=30)
+    world.until(lambda: not world.table.cancels, seconds=10)
+    world.until(lambda: world.committed() == 1, seconds=30)
+    assert (len(holder.starts), owner.starts) == (1, [])
+    world.until(lambda: world.state(0) is None, seconds=20)

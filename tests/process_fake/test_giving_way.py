@@ -1,0 +1,52 @@
+"""When a process gives way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
+
+import pytest
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.world import GROUP, REQUESTS, STATES, World
+from worker.core.detached import client_id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def wide() -> Iterator[World]:
+    """With more partitions than members."""
+    made = World(partitions=4)
+    yield made
+    made.clock.close()
+
+
+def test_when_all_have_given_way_one_takes_part_again(world: World) -> None:
+    """Two processes start a long task at the same time, and each sees the other as one that could take its work."""
+    for number in (0, 1):
+        world.request(f"long-{number}", number, work=Work(600.0))
+    pair = [world.process(state_topic=STATES, long_after=3.0, ordering="unordered") for _ in range(2)]
+    world.until(lambda: all(process.starts for process in pair))
+    for number in range(20):
+        world.request(f"short-{number}", number % 2, work=Work(0.1))
+    world.run(60)
+    assert sorted(partition for process in pair for partition in process.owned) == [0, 1]
+    world.until(lambda: len(world.answered()) == 22)
+    assert sum(len(process.starts) for process in pair) == 22
+
+
+def test_a_process_gives_way_to_a_new_member_at_once(wide: World) -> None:
+    """It does not wait for the heartbeat that gives the new member its first partitions."""
+    wide.request("long", 0, work=Work(600.0))
+    holder = wide.process(state_topic=STATES, long_after=3.0, ordering="unordered")
+    wide.until(lambda: holder.starts)
+    wide.request("short", 1)
+    wide.run(30)
+    assert holder.counter("gave_way_total") == 0
+    newcomer = wide.broker.consumer(GROUP)
+    newcomer.client_id = client_id_of("newcomer", "ffffffff")
+    newcomer.subscribe([REQUESTS], MagicMock(), MagicMock())
+    wide.until(lambda: holder.counter("gave_way_total"), 3.0)
+    wide.until(lambda: holder.owned == [], 3.0)

@@ -1,0 +1,350 @@
+"""Long tasks on the state topic: announced, reported, resumed, removed."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.process_fake.stand_ins import StandInExecutor, Work, failing
+from tests.process_fake.world import GROUP, REQUESTS, STATES, World
+from worker.codec import OK
+from worker.core.task_state import RUNNING, WAITING, Origin, TaskState
+from worker.errors import ExitCode
+from worker.process.status_block import Command
+from worker.state.records import decode, encode_state, state_key
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import Process
+
+GUARANTEES = ["at-least-once", "at-most-once", "exactly-once"]
+ORIGIN = Origin(REQUESTS, 0, 0)
+
+
+def start(world: World, **options: object) -> Process:
+    options = {"state_topic": STATES, "long_after": 60.0, "retry_first": 1.0, "max_attempts": 3} | options
+    return world.process(**options)  # type: ignore[arg-type]
+
+
+def crash(world: World, process: Process) -> None:
+    """The process dies, and the group notices at once."""
+    process.kill()
+    world.broker.group(GROUP).leave(process.consumer)
+
+
+def known(world: World) -> TaskState:
+    """The record of the first request, which is there."""
+    state = world.state(0)
+    assert state is not None
+    return state
+
+
+def resumes(process: Process) -> list[bytes | None]:
+    """What each start went on from."""
+    return process.service.resumes
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_short_task_never_touches_the_topic(world: World, guarantee: str) -> None:
+    process = start(world, guarantee=guarantee)
+    for number in range(20):
+        world.request(f"task-{number}", work=Work(1.0))
+    world.until(lambda: len(world.answers()) == 20)
+    world.leave(process)
+    assert world.broker.records(STATES) == []
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_long_task_is_announced_and_removed(world: World, guarantee: str) -> None:
+    """After WORKER_LONG_AFTER; then it is written at least every ten seconds, until it is answered."""
+    world.request("long", work=Work(100.0))
+    process = start(world, guarantee=guarantee)
+    world.run(59)
+    assert world.broker.records(STATES) == []
+    world.run(3)
+    state = known(world)
+    assert (state.state, state.attempt, state.epoch, state.sequence) == (RUNNING, 1, 1, 1)
+    assert state.worker == process.consumer.name
+    assert state.progress is None
+    world.run(21)
+    assert len(world.broker.records(STATES)) == 3
+    world.until(world.answers)
+    world.run(2)
+    assert world.state(0) is None
+    assert process.counter("tasks_total", "OK") == 1
+
+
+def test_a_task_that_runs_beside_others_is_announced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor sets it aside as soon as it is a long one."""
+    world.request("long", work=Work(100.0))
+    process = start(world)
+    running = vars(StandInExecutor)["running"].fget
+    monkeypatch.setattr(StandInExecutor, "running", None)
+    monkeypatch.setattr(StandInExecutor, "beside", property(lambda self: [one] if (one := running(self)) else []))
+    world.run(62)
+    state = known(world)
+    assert state.state == RUNNING
+    world.until(world.answers)
+    world.run(2)
+    assert world.state(0) is None
+    assert process.counter("tasks_total", "OK") == 1
+
+
+def test_progress_makes_a_task_a_long_one_at_once(world: World) -> None:
+    """It is written at most once a second, and the last one wins."""
+    reports = tuple((0.1 + at / 10, at / 100) for at in range(31))
+    world.request("long", work=Work(10.0, reports=reports))
+    start(world)
+    world.run(0.5)
+    assert known(world).progress == pytest.approx(0.0)
+    world.run(6)
+    assert (known(world).progress, known(world).message) == (0.3, "at 0.3")
+    assert len(world.broker.records(STATES)) <= 6
+    world.until(lambda: world.committed() == 1)
+    world.run(1)
+    assert world.state(0) is None
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_successor_goes_on_from_the_last_checkpoint(world: World, guarantee: str) -> None:
+    """After a crash, on another process; its record replaces that of the dead one."""
+    world.request("long", work=Work(50.0, reports=((1.0, b"one"), (2.0, b"two"))))
+    first = start(world, guarantee=guarantee)
+    world.run(5)
+    crash(world, first)
+    second = start(world, guarantee=guarantee)
+    world.until(lambda: second.starts)
+    assert resumes(second) == [b"two"]
+    world.run(0.5)
+    assert (state := world.state(0)) is not None
+    assert (state.worker, state.epoch, state.checkpoint) == (second.consumer.name, 2, b"two")
+    world.until(lambda: world.committed() == 1)
+    world.run(1)
+    assert world.state(0) is None
+    assert [answer.outcome for answer in world.answers()] == [OK]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_drain_keeps_the_checkpoint(world: World, guarantee: str) -> None:
+    """Also one that is made just before the process leaves."""
+    world.request("long", work=Work(50.0, obeys=1.0, reports=((1.0, b"early"), (5.5, b"late"))))
+    first = start(world, guarantee=guarantee)
+    world.run(5)
+    first.order(Command.CANCEL)
+    world.until(lambda: first.exit_code is not None)
+    assert (state := world.state(0)) is not None
+    assert (state.state, state.checkpoint) == (WAITING, b"late")
+    second = start(world, guarantee=guarantee)
+    world.until(lambda: world.committed() == 1)
+    assert resumes(second) == [b"late"]
+    assert second.starts == [(0, 0, 1)], "a drain uses up no attempt"
+
+
+def test_a_task_that_is_taken_over_goes_on_from_its_checkpoint(world: World) -> None:
+    """It is detached when its partition moves, and its holder dies later."""
+    world.request("long", work=Work(500.0, reports=((1.0, b"one"),)))
+    first = start(world, hold=3.0)
+    world.run(5)
+    second = start(world, hold=3.0)
+    world.move(0, second)
+    world.run(60)
+    assert (len(first.starts), second.starts, first.exit_code) == (1, [], None)
+    crash(world, first)
+    world.until(lambda: len(second.starts) == 1)
+    assert resumes(second) == [b"one"]
+
+
+def test_the_next_attempt_goes_on_in_the_same_process(world: World) -> None:
+    """Ordinary failures count as before; between the attempts the task waits."""
+    work = [failing(2.0, reports=((1.0, b"one"),)), failing(2.0), Work(1.0)]  # type: ignore[arg-type]
+    world.request("flaky", work=work)
+    process = start(world, retry_first=5.0)
+    world.until(lambda: len(process.starts) == 1)
+    world.run(2.3)
+    assert (state := world.state(0)) is not None
+    assert state.state == WAITING
+    world.until(lambda: world.committed() == 1)
+    assert process.starts == [(0, 0, 1), (0, 0, 2), (0, 0, 3)]
+    assert resumes(process) == [None, b"one", b"one"]
+
+
+def test_an_attempt_that_made_a_checkpoint_is_not_used_up_by_a_crash(world: World) -> None:
+    """Five processes die, each after a step forward; a start without one is charged as before."""
+    for at in range(5):
+        world.script[f"step-{at}"] = Work()
+    world.request("long", work=Work(50.0, reports=((1.0, b"0"),)))
+    for at in range(5):
+        world.script["long"] = Work(50.0, reports=((1.0, str(at).encode()),))
+        process = start(world)
+        world.until(lambda process=process: process.starts)  # type: ignore[misc]
+        assert process.starts == [(0, 0, 1)]
+        world.run(3)
+        crash(world, process)
+    world.script["long"] = Work(50.0)
+    process = start(world)
+    world.until(lambda: process.starts)
+    world.run(3)
+    crash(world, process)
+    last = start(world)
+    world.until(lambda: last.starts)
+    assert last.starts == [(0, 0, 2)]
+    assert resumes(last) == [b"4"]
+
+
+def test_the_same_checkpoint_again_is_no_step_forward(world: World) -> None:
+    world.request("long", work=Work(50.0, reports=((1.0, b"same"),)))
+    for attempt in (1, 1, 2):
+        process = start(world)
+        world.until(lambda process=process: process.starts)  # type: ignore[misc]
+        assert process.starts == [(0, 0, attempt)]
+        world.run(3)
+        crash(world, process)
+
+
+def test_a_stale_checkpoint_is_refused(world: World) -> None:
+    """A frozen former owner writes after its successor has begun: the successor's record comes back."""
+    world.request("long", work=Work(50.0, reports=((1.0, b"old"),)))
+    first = start(world)
+    world.run(3)
+    before = known(world)
+    crash(world, first)
+    world.script["long"] = Work(50.0, reports=((1.0, b"new"),))
+    second = start(world)
+    world.until(lambda: second.starts)
+    world.run(3)
+    late = dataclasses.replace(before, checkpoint=b"late")
+    world.write_state(state_key(ORIGIN), encode_state(late), ORIGIN)
+    world.run(1)
+    records = [record for record in world.broker.records(STATES) if record.key == state_key(ORIGIN)]
+    state = known(world)
+    assert (state.checkpoint, state.worker) == (b"new", second.consumer.name)
+    assert records[-1].value == encode_state(state), "compaction would keep the stale one"
+    crash(world, second)
+    third = start(world)
+    world.until(lambda: third.starts)
+    assert resumes(third) == [b"new"]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_former_owner_that_wakes_does_not_outbid_its_successor(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarantee: str
+) -> None:
+    """It sees the record of the successor some seconds before the group says that it has lost the partition."""
+    world.request("long", work=Work(100.0, reports=((1.0, b"old"), (20.0, b"late"))))
+    first = start(world, guarantee=guarantee)
+    world.run(3)
+    world.clock.freeze(first._fibre)
+    world.broker.group(GROUP).leave(first.consumer)
+    world.script["long"] = Work(100.0, reports=((1.0, b"new"),))
+    second = start(world, guarantee=guarantee)
+    world.run(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(first.consumer, "_serve", lambda: None)
+        world.clock.thaw(first._fibre)
+        world.run(5)
+    world.run(20)
+    states = [decode(record.key, record.value) for record in world.broker.records(STATES)]
+    assert {one.epoch for one in states if isinstance(one, TaskState) and one.worker == first.consumer.name} == {1}
+    state = known(world)
+    assert (state.checkpoint, state.worker, state.epoch) == (b"new", second.consumer.name, 2)
+
+
+def test_an_owner_that_keeps_its_partition_writes_over_a_later_start(world: World) -> None:
+    """It was the other one that had lost the partition."""
+    world.request("long", work=Work(100.0, reports=((1.0, b"ours"),)))
+    process = start(world)
+    world.run(3)
+    ours = known(world)
+    other = dataclasses.replace(ours, worker="other", epoch=5, checkpoint=b"other")
+    world.write_state(state_key(ORIGIN), encode_state(other), ORIGIN)
+    world.run(8)
+    assert world.state(0) == other
+    world.run(4)
+    state = known(world)
+    assert (state.checkpoint, state.worker, state.epoch) == (b"ours", process.consumer.name, 6)
+
+
+def test_a_partition_waits_for_its_states(world: World) -> None:
+    """Nothing of it starts before they are known; what the process had goes on."""
+    world.request("long", work=Work(50.0, reports=((1.0, b"one"),)))
+    first = start(world)
+    world.run(3)
+    crash(world, first)
+    second = start(world)
+    assert second.states is not None
+    second.states.away = True
+    world.run(20)
+    assert second.starts == []
+    second.states.away = False
+    world.until(lambda: second.starts)
+    assert resumes(second) == [b"one"]
+
+
+def test_a_reader_that_stays_away_ends_no_task(world: World) -> None:
+    """After thirty seconds the partition begins without the states."""
+    world.request("long", work=Work(5.0))
+    process = start(world)
+    assert process.states is not None
+    process.states.away = True
+    world.until(lambda: process.starts)
+    assert 25 < world.clock() - world.began < 40
+    world.until(lambda: world.committed() == 1)
+
+
+def test_a_state_that_was_left_behind_is_removed(world: World) -> None:
+    """Its process died between the answer and the tombstone."""
+    world.request("long", work=Work(5.0, reports=((1.0, b"one"),)))
+    first = start(world)
+    world.until(lambda: world.state(0) is not None)
+    left = known(world)
+    world.until(lambda: world.committed() == 1)
+    world.run(1)
+    world.leave(first)
+    world.write_state(state_key(ORIGIN), encode_state(left), ORIGIN)
+    start(world)
+    world.until(lambda: world.state(0) is None, seconds=20)
+
+
+def test_an_outage_delays_only_the_records(world: World) -> None:
+    """Failed deliveries are repeated, and the last state is there in the end."""
+    world.broker.fail(STATES, "_MSG_TIMED_OUT", 3)
+    world.request("long", work=Work(20.0, reports=((1.0, b"one"),)))
+    process = start(world)
+    world.run(10)
+    assert (state := world.state(0)) is not None
+    assert state.checkpoint == b"one"
+    assert process.counter("state_failures_total", "_MSG_TIMED_OUT") == 3
+    assert world.leave(process) == [ExitCode.DRAINED]
+
+
+def test_a_checkpoint_that_the_topic_refuses(world: World) -> None:
+    """The one before stays; the task goes on."""
+    world.request("long", work=Work(20.0, reports=((1.0, b"small"), (2.0, bytes(900_000)), (6.0, 0.5))))
+    world.broker.topics[STATES].max_bytes = 100_000
+    process = start(world)
+    world.run(10)
+    assert (state := world.state(0)) is not None
+    assert (state.checkpoint, state.progress) == (b"small", 0.5)
+    assert world.leave(process) == [ExitCode.DRAINED]
+
+
+def test_without_a_state_topic_nothing_is_kept(world: World) -> None:
+    world.request("long", work=Work(200.0, reports=((1.0, b"one"), (2.0, 0.25))))
+    process = world.process()
+    world.run(5)
+    task = (process.status.read() or {})["task"]
+    assert (task["progress"], task["message"]) == (0.25, "at 0.25")
+    world.until(lambda: world.committed() == 1)
+    assert world.broker.records(STATES) == []
+
+
+def test_the_snapshot_shows_progress(world: World) -> None:
+    world.request("long", work=Work(20.0, reports=((1.0, 0.25),)))
+    process = start(world)
+    world.run(3)
+    snapshot = process.status.read() or {}
+    assert (snapshot["task"]["progress"], snapshot["gauges"]["long_tasks"]) == (0.25, 1)
+    assert snapshot["gauges"]["task_progress"] == {"requests/0/0": 0.25}
+    world.run(30)
+    assert (process.status.read() or {})["gauges"]["task_progress"] == {}

@@ -1,0 +1,179 @@
+"""A store or a coordinator that is away never ends a process, and never costs a running task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.world import GROUP, World
+from worker.process.status_block import Command
+from worker.stores.port import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.process_fake.world import Process
+
+LONG = 900.0  # seconds of a task that must not be lost
+
+
+class Store:
+    """An offset store that can be switched off."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.skipped: list[int] = []
+        self.closed = 0
+
+    def positions(self, _partitions: object) -> dict[Any, int]:
+        self._check()
+        return {}
+
+    def answers(self, *_: object) -> Any:
+        self._check()
+        return iter(())
+
+    def skip(self, _partition: object, offset: int) -> None:
+        self._check()
+        self.skipped.append(offset)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def _check(self) -> None:
+        if self.down:
+            raise StoreUnavailableError("the database is restarting")
+
+
+def with_a_long_task(world: World, store: Store | None = None) -> tuple[Process, int]:
+    """A process with one partition, which runs a long task, and the number of the other partition."""
+    world.rival()
+    world.run(1)
+    process = world.process(store=store)
+    world.until(lambda: len(process.owned) == 1)
+    mine = process.owned[0]
+    world.request("long", mine, work=Work(seconds=LONG))
+    world.until(lambda: process.starts)
+    return process, mine
+
+
+def test_a_store_that_is_away_during_an_assignment_costs_nothing(world: World) -> None:
+    """The new partition waits until the store answers; the running task goes on (B1)."""
+    store = Store()
+    process, mine = with_a_long_task(world, store)
+    store.down = True
+    world.request("other", 1 - mine)
+    world.move(1 - mine, process)
+    world.run(600)
+    assert (process.error, process.owned) == (None, [mine])
+    store.down = False
+    world.until(lambda: process.owned == [0, 1], seconds=10)
+    world.until(lambda: len(world.answers()) == 2, seconds=2 * LONG)
+
+
+def test_a_store_that_is_away_when_it_is_to_skip_a_request_is_asked_again(world: World) -> None:
+    """The answer is confirmed, and the request is settled once the store has moved past it (B1)."""
+    store = Store()
+    process = world.process(store=store)
+    world.until(lambda: process.owned == [0, 1])
+    store.down = True
+    world.raw(b"\xff")
+    world.until(world.answers)
+    world.run(100)
+    assert (process.error, world.committed(), store.skipped) == (None, None, [])
+    store.down = False
+    world.until(lambda: world.committed() == 1, seconds=5)
+    assert store.skipped == [0]
+
+
+def test_a_coordinator_that_is_away_during_an_assignment_costs_nothing(world: World) -> None:
+    """The new partition waits for its committed offset; the running task goes on (B2)."""
+    process, mine = with_a_long_task(world)
+    process.consumer.deaf = True
+    world.request("other", 1 - mine)
+    world.move(1 - mine, process)
+    world.run(600)
+    assert (process.error, process.owned) == (None, [mine])
+    process.consumer.deaf = False
+    world.until(lambda: process.owned == [0, 1], seconds=10)
+    world.until(lambda: len(world.answers()) == 2, seconds=2 * LONG)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once", "at-most-once"])
+def test_a_commit_that_is_never_answered_does_not_stop_commits(world: World, guarantee: str) -> None:
+    """After a while it counts as failed, and the same offsets are committed again (B5)."""
+    process = world.process(guarantee=guarantee)
+    world.until(lambda: process.owned == [0, 1])
+    world.request(work=Work(seconds=0.5))
+    world.until(lambda: world.committed() == 1)
+    world.run(5)
+    commit = process.consumer.commit
+    lost: list[object] = []
+
+    def lose_one(positions: Mapping[Any, Any]) -> None:
+        if lost:
+            commit(positions)
+        else:
+            lost.append(positions)
+
+    process.consumer.commit = lose_one  # type: ignore[method-assign]
+    for _ in range(20):
+        world.request()
+    world.until(lambda: len(world.answers()) == 21 and world.committed() == 21, seconds=300)
+    assert lost
+
+
+def test_a_member_that_the_group_removed_while_it_holds_gives_everything_up(world: World) -> None:
+    """The client would say so only when it has released what was revoked: a failed commit says it now."""
+    for _ in range(2):
+        world.request("long", 0, work=Work(seconds=LONG, obeys=0.1))
+    process = world.process(hold=86_400.0)
+    world.until(lambda: process.starts)
+    for number in (0, 1):
+        world.move(number, process)
+    rival = world.rival()
+    world.move(0, rival)
+    world.run(10)
+    world.broker.group(GROUP).leave(process.consumer)
+    world.until(lambda: process.service.cancelled, seconds=40)
+    assert process.counter("rebalances_total", "lost") == 1
+    assert world.answers() == []
+
+
+def test_the_store_is_closed_when_the_process_has_left(world: World) -> None:
+    """Once, after the last request without a result has been skipped."""
+    store = Store()
+    process = world.process(store=store)
+    world.until(lambda: process.owned == [0, 1])
+    world.raw(b"\xff")
+    world.until(world.answers)
+    assert store.closed == 0
+    world.leave(process)
+    assert (store.skipped, store.closed) == ([0], 1)
+
+
+def test_the_store_is_not_closed_under_a_task_that_was_given_up(world: World) -> None:
+    """Its transaction may be open on the executor's thread. The end of the process closes the connections."""
+    store = Store()
+    process = world.process(store=store)
+    world.request("deaf", work=Work(seconds=5_000.0, obeys=None))
+    world.until(lambda: process.starts)
+    process.order(Command.CANCEL)
+    world.until(lambda: process.exit_code is not None)
+    assert store.closed == 0
+
+
+def test_a_broker_that_is_away_is_not_polled_without_pause(world: World) -> None:
+    """A task whose start waits for the answer to a commit keeps the loop at twenty turns a second (B15)."""
+    process = world.process(guarantee="at-most-once")
+    world.until(lambda: process.owned == [0, 1])
+    process.consumer.commit = lambda positions: None  # type: ignore[method-assign]
+    world.request()
+    world.until(lambda: process.loop._committer.in_flight)
+    world.run(5)
+    before = process.counter("polls_total")
+    world.run(40)
+    assert process.counter("polls_total") - before <= 40 * 25
+    assert process.starts == []

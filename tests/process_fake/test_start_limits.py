@@ -1,0 +1,242 @@
+"""Before a task starts it is noted that it may have been: what a process died of is known to the next one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.process_fake.stand_ins import Work, failing
+from tests.process_fake.world import GROUP, World
+from worker.codec import DEAD_LETTERED, OK
+from worker.core.model import Verdict
+from worker.errors import ExitCode
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import Process
+
+KILL = Work(seconds=1e9)  # what runs when its process is killed
+
+
+def test_no_task_starts_before_its_start_limit_is_confirmed(world: World) -> None:
+    """The note says up to where; it stands at the offset where the group stood before, also at 0."""
+    world.broker.commit_delay = 0.01
+    for _ in range(2):
+        world.request("long", work=Work(seconds=20.0))
+    process = world.process()
+    world.run(0.009)
+    assert (process.starts, world.broker.group(GROUP).commits) == ([], [])
+    world.until(lambda: process.starts)
+    assert (world.committed(), world.noted().started_below) == (None, 1)
+    world.run(10)
+    assert world.noted().started_below == 1
+    world.until(lambda: len(process.starts) == 2)
+    assert world.noted().started_below == 2
+
+
+def test_a_start_limit_that_was_refused_is_asked_for_again(world: World) -> None:
+    """Unknown is not confirmed."""
+    world.broker.fail_commits("REQUEST_TIMED_OUT", 3, applied=True)
+    world.request("long", work=Work(seconds=20.0))
+    process = world.process()
+    world.run(1.0)
+    assert process.starts == []
+    world.until(lambda: process.starts)
+    assert world.noted().started_below == 1
+
+
+def test_while_start_limits_are_not_to_be_had_work_goes_on(world: World) -> None:
+    """The broker may be away for an hour, and what was fetched is worth doing; then a start may go uncounted."""
+    world.request("long", work=Work(seconds=2.0))
+    world.request("long", work=Work(seconds=2.0))
+    process = world.process()
+    world.broker.commit_delay = 3_000.0
+    world.until(lambda: len(process.starts) == 2, seconds=10)
+    assert world.broker.group(GROUP).commits == []
+    world.until(lambda: world.committed() == 2, seconds=10_000)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+def test_tasks_that_run_alone_follow_each_other_at_once(world: World, ordering: str) -> None:
+    """Each waits for the answer to the one before and for its start_limit, and for nothing else."""
+    for _ in range(50):
+        world.request("quick", work=Work(seconds=0.001))
+    world.process(max_attempts=1, ordering=ordering)
+    world.until(lambda: world.committed() == 50, seconds=2.0)
+
+
+def test_the_first_task_is_not_kept_waiting_by_a_full_queue(world: World) -> None:
+    """A start_limit takes a round trip, and its confirmation is listened for also where nothing is to be fetched."""
+    for _ in range(20):
+        world.request("long", work=Work(seconds=2.0))
+    process = world.process()
+    started = world.clock()
+    world.until(lambda: process.starts)
+    assert world.clock() - started < 0.3
+
+
+def test_the_next_task_follows_at_once(world: World) -> None:
+    """Between two long tasks there is one round trip to the broker."""
+    for _ in range(20):
+        world.request("long", work=Work(seconds=2.0))
+    process = world.process()
+    world.until(lambda: len(world.answers()) == 20)
+    started = [at for at, _, _ in process.service.started]
+    assert max(later - earlier for earlier, later in itertools.pairwise(started)) < 2.1
+
+
+def test_short_tasks_of_an_idle_process_start_at_once(world: World) -> None:
+    """They are noted at the same time: the round trip would be most of their latency."""
+    world.quick()
+    process = world.process()
+    world.until(lambda: world.committed() == 30)
+    world.broker.commit_delay = 3.0
+    world.run(5)
+    since = world.clock()
+    world.request("quick")
+    world.until(lambda: len(process.starts) == 31)
+    assert world.clock() - since < 0.2
+
+
+def test_when_all_is_answered_nothing_is_suspected(world: World) -> None:
+    """A process that is killed while it idles costs nobody an attempt."""
+    world.request()
+    process = world.process()
+    world.until(lambda: world.committed() == 1)
+    process.kill()
+    world.broker.group(GROUP).leave(process.consumer)
+    world.request()
+    successor = world.process()
+    world.until(lambda: world.committed() == 2)
+    assert successor.starts == [(0, 1, 1)]
+
+
+def test_a_drain_leaves_nothing_to_suspect(world: World) -> None:
+    """Neither where a task has run to its end, nor where it was given up, and no attempt is used up by that."""
+    for _ in range(3):
+        world.request("long", work=Work(seconds=20.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    assert world.leave(process) == [ExitCode.DRAINED]
+    assert (world.committed(), world.noted().started_below, world.noted().attempts) == (1, None, {})
+    successor = world.process()
+    world.until(lambda: world.committed() == 3)
+    assert successor.starts == [(0, 1, 1), (0, 2, 1)]
+
+
+def test_a_revoke_leaves_nothing_to_suspect(world: World) -> None:
+    """The new owner of the partition takes over in good order."""
+    for _ in range(3):
+        world.request("long", work=Work(seconds=20.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    rival = world.rival()
+    world.move(0, rival)
+    world.until(lambda: 0 in rival.owned)
+    assert (world.committed(), world.noted().started_below, world.noted().attempts) == (1, None, {})
+
+
+# ---------------------------------------------------------------- what a process died of
+
+
+def killed(world: World, offset: int, *, after: float = 1.0, **options: Any) -> int:
+    """Start processes that the task at this offset kills, until it has an answer; returns how many it killed."""
+    deaths = 0
+    while True:
+        process = world.process(**options)
+        world.until(lambda: (0, offset) in world.answered() or _is_fatal(process, after))  # noqa: B023 - used at once
+        if not _is_fatal(process, after):
+            return deaths
+        deaths += 1
+        process.kill()
+        world.broker.group(GROUP).leave(process.consumer)
+
+
+def _is_fatal(process: Process, after: float) -> bool:
+    running = process.service.running
+    return running is not None and process.world.work_of(running[0]) is KILL and running[1] >= after
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_kills_at_once_never_costs_another_one_its_answer(world: World, place: int) -> None:
+    """The answer before it may not be committed by then; so the one before it is suspected first, but not for long."""
+    for offset in range(3):
+        world.request("kill" if offset == place else "long", work=KILL if offset == place else Work(seconds=2.0))
+    assert killed(world, place, after=0.0) == 3
+    world.until(lambda: world.committed() == 3)
+    assert {a.origin.offset: a.outcome for a in world.answers()} == {
+        offset: DEAD_LETTERED if offset == place else OK for offset in range(3)
+    }
+    assert len(world.dead_letters()) == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_kills_every_process_is_a_dead_letter(world: World, place: int) -> None:
+    """After as many starts as any task has; its neighbours are answered with their first attempts."""
+    for offset in range(3):
+        world.request("kill" if offset == place else "long", work=KILL if offset == place else Work(seconds=2.0))
+    assert killed(world, place) == 3
+    world.until(lambda: world.committed() == 3)
+    answers = world.answers()
+    assert [answer.outcome for answer in answers] == [DEAD_LETTERED if n == place else OK for n in range(3)]
+    assert (answers[place].error.type, answers[place].attempt) == ("ProcessDied", 3)
+    assert [answer.attempt for n, answer in enumerate(answers) if n != place] == [1, 1]
+    (dead_letter,) = world.dead_letters()
+    assert dict(dead_letter.headers)["x-attempts"] == b"3"
+
+
+def test_failed_attempts_and_deaths_count_together(world: World) -> None:
+    """An attempt that failed is remembered by the next process."""
+    world.request("bad", work=[failing(seconds=2.0, retry_after=1.0), KILL, KILL])
+    assert killed(world, 0) == 2
+    assert (world.answers()[0].error.type, world.answers()[0].attempt) == ("ProcessDied", 3)
+
+
+def test_attempts_outlive_a_drain(world: World) -> None:
+    """Three attempts are three, however often the worker is deployed between them."""
+    world.request("bad", work=failing(seconds=2.0, retry_after=50.0))
+    starts = []
+    for _ in range(3):
+        process = world.process()
+        world.until(lambda: process.counter("attempts_total", "failed"))  # noqa: B023 - used at once
+        world.run(1)
+        world.leave(process)
+        starts += process.starts
+    assert starts == [(0, 0, 1), (0, 0, 2), (0, 0, 3)]
+    assert [answer.error.type for answer in world.answers()] == ["ScriptedError"]
+
+
+def test_short_ones_that_kill_are_found_too(world: World) -> None:
+    """Of a chunk nobody knows which one it was: the suspects start one by one from then on."""
+    world.quick()
+    for offset in range(30, 50):
+        world.request("kill" if offset == 40 else "quick", work=KILL if offset == 40 else Work(seconds=0.001))
+    deaths = killed(world, 40)
+    world.until(lambda: world.committed() == 50)
+    assert deaths in {3, 4}, "one start may go uncounted"
+    assert [answer.origin.offset for answer in world.answers() if answer.outcome != OK] == [40]
+
+
+@pytest.mark.parametrize("text", ["somebody else's", "kw1 o5 w1", "kw1 oz"])
+def test_notes_that_are_not_ours_are_passed_over(world: World, text: str) -> None:
+    """A tool may have left them there, or set the offset and kept ours."""
+    world.request()
+    world.request()
+    process = world.process()
+    world.until(lambda: world.committed() == 2)
+    world.leave(process)
+    group = world.broker.group(GROUP)
+    for partition, position in group.committed.items():
+        group.committed[partition] = position._replace(offset=1, metadata=text)
+    successor = world.process()
+    world.until(lambda: len(world.answers()) == 3)
+    assert successor.starts == [(0, 1, 1)]
+
+
+def test_a_rejected_one_needs_no_second_thought(world: World) -> None:
+    """What was answered is not suspected, whatever the answer was."""
+    world.request("bad", work=Work(2.0, Verdict.REJECTED))
+    world.request("kill", work=KILL)
+    assert killed(world, 1) == 3
+    assert [answer.attempt for answer in world.answers()] == [1, 3]

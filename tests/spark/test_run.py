@@ -1,0 +1,119 @@
+"""The whole way in one call, from Python and by the command line; and the way forward when answers are missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline import Job
+from pipeline.audit.result import Verdict
+from pipeline.errors import JobError, SettingsError
+from pipeline.settings import Common
+from tests.spark.support import responder
+from tests.spark.support.exchange import Site
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.kafka_broker import Broker
+
+ROWS = 60
+DOCS = Path(__file__).parents[2] / "docs/pipeline.md"
+
+
+@pytest.fixture
+def site(broker: Broker, tmp_path: Path) -> Site:
+    return Site(broker, tmp_path)
+
+
+def work(spark: SparkSession, rows: int = ROWS) -> DataFrame:
+    return spark.range(rows).selectExpr("id", "concat('payload of ', id) as payload")
+
+
+def answering(site: Site, count: int = ROWS) -> threading.Thread:
+    """Answers ``count`` requests, beside the test."""
+    arguments = (site.bootstrap, site.requests, site.acks, count)
+    thread = threading.Thread(target=responder.main, args=arguments, kwargs={"transactional": True}, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_run_goes_from_a_table_to_a_proof_and_leaves_the_session_as_it_was(
+    spark: SparkSession, site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    worker = answering(site)
+    try:
+        result = Job(spark, site.job, site.lake, kafka=site.environment).run(work(spark), id="id", payload="payload")
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+        assert spark.streams.active == []
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+        worker.join()
+    assert result.audit is not None
+    assert result.answers is not None
+    assert (result.audit.verdict, result.answered, result.answers.rows) == (Verdict.PROVED, ROWS, ROWS)
+    assert result.audit.durations["latency"]["count"] == ROWS
+    assert (Path(site.auditing().audit) / "report.html").exists()
+    assert capsys.readouterr().out == ""
+    # What is done is not done again.
+    again = Job(spark, site.job, site.lake, kafka=site.environment).run()
+    assert (again.submitted.already_sent, again.submitted.sent, again.answered) == (ROWS, 0, ROWS)
+
+
+def test_what_an_audit_misses_is_sent_again_once(spark: SparkSession, site: Site) -> None:
+    job = Job(spark, site.job, site.lake, kafka=site.environment)
+    job.plan(work(spark), id="id", payload="payload")
+    job.submit()
+    with pytest.raises(JobError, match="has no audit"):
+        job.resend_missing()
+    sent = {int(seen.key[-10:]): (site.requests, seen.partition, seen.offset) for seen in site.records(site.requests)}
+    unanswered = {3, 17, 44}
+    site.send(site.acks, [site.answer(n, place) for n, place in sent.items() if n not in unanswered])  # type: ignore[arg-type]
+    job.collect()
+    audited = job.audit()
+    assert (audited.verdict, audited.counts.missing) == (Verdict.DISPROVED, 3)
+    assert job.resend_missing(dry_run=True).sent == 0
+    assert job.resend_missing().sent == 3
+    assert job.resend_missing()[2:] == (3, 3, 0), "the same audit again sends nothing"
+    again = [
+        seen for seen in site.records(site.requests) if sent[int(seen.key[-10:])][1:] != (seen.partition, seen.offset)
+    ]
+    assert {int(seen.key[-10:]) for seen in again} == unanswered
+    answers = [site.answer(int(s.key[-10:]), (site.requests, s.partition, s.offset)) for s in again]  # type: ignore[arg-type]
+    site.send(site.acks, answers)
+    job.collect()
+    assert job.audit().verdict is Verdict.PROVED
+
+
+def test_the_example_of_the_documentation_runs(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert len(code.splitlines()) <= 12
+    work(spark).withColumnRenamed("payload", "configuration").write.parquet(str(tmp_path / "work.parquet"))
+    code = code.replace("/data/lake", site.lake).replace("/data/work.parquet", str(tmp_path / "work.parquet"))
+    for name, text in site.environment.items():
+        monkeypatch.setenv(name, text)
+    worker = answering(site)
+    names: dict[str, Any] = {"spark": spark}
+    exec(compile(code, str(DOCS), "exec"), names)
+    worker.join()
+    assert names["result"].audit.verdict == "proved"
+    assert os.environ["KAFKA_ACK_TOPIC"] == site.acks
+
+
+@pytest.mark.parametrize("store", ["s3a://bucket/lake", "gs://bucket/lake", "S3://bucket/lake"])
+def test_plain_parquet_is_refused_where_it_is_not_safe(store: str) -> None:
+    with pytest.raises(SettingsError, match="--table-format delta"):
+        Common(job="j", lake=store)
+    assert Common(job="j", lake=store, table_format="delta").lake == store
+    assert Common(job="j", lake="hdfs://name/lake").lake == "hdfs://name/lake"

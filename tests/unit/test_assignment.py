@@ -1,0 +1,229 @@
+"""Partitions take turns, so that a deep one does not starve the others; and what must be recorded before a start."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from worker.core.assignment import Assignment
+from worker.core.commit_metadata import CommitMetadata, Suspects
+from worker.core.dispatch import DispatchRule
+from worker.core.model import Partition, PartitionEnd, Record
+
+DEEP, SHALLOW, THIRD = (Partition("t", number) for number in range(3))
+ALONE = DispatchRule(1, 1, alone=True)
+
+
+def an_assignment(**queued: int) -> Assignment:
+    assignment = Assignment()
+    assignment.assign(dict.fromkeys([DEEP, SHALLOW, THIRD]))
+    for name, count in queued.items():
+        partition = {"deep": DEEP, "shallow": SHALLOW, "third": THIRD}[name]
+        assignment.admit([Record(partition, offset, None, b"xx") for offset in range(count)])
+    return assignment
+
+
+def confirm(assignment: Assignment) -> None:
+    """What is asked for is committed."""
+    for owned in assignment:
+        owned.confirm((owned.position, ""), owned.starts.requested, frozenset(owned.starts.waiting), {})
+
+
+def taken(assignment: Assignment, rule: DispatchRule, in_flight: int = 0, now: float = 0.0) -> list[tuple[int, int]]:
+    """Partition number and offset of what is taken."""
+    tasks = assignment.take(rule, now, in_flight=in_flight)
+    return [(task.record.partition.number, task.record.offset) for task in tasks]
+
+
+def order(assignment: Assignment, limit: int, times: int) -> list[tuple[int, int]]:
+    """What is taken without waiting for starts."""
+    return [place for _ in range(times) for place in taken(assignment, DispatchRule(limit, 1, unlimited=True))]
+
+
+def requested(assignment: Assignment) -> list[int]:
+    return [owned.starts.requested for owned in assignment]
+
+
+# ---------------------------------------------------------------- turns
+
+
+def test_one_at_a_time_they_take_turns() -> None:
+    assert order(an_assignment(deep=3, shallow=2, third=1), 1, 9) == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)]
+
+
+def test_a_chunk_is_shared_evenly() -> None:
+    """And in the order of turns when it has fewer places than there are partitions."""
+    assert order(an_assignment(deep=9, shallow=9), 4, 1) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assignment = an_assignment(deep=9, shallow=9, third=9)
+    assert order(assignment, 2, 1) == [(0, 0), (1, 0)]
+    assert order(assignment, 2, 1) == [(2, 0), (0, 1)]
+
+
+def test_a_partition_that_is_alone_has_the_whole_chunk() -> None:
+    assert len(order(an_assignment(deep=9), 6, 1)) == 6
+
+
+def test_tasks_can_be_taken_from_one_partition_at_a_time() -> None:
+    """The partitions take turns, call by call."""
+    assignment, rule = an_assignment(deep=9, shallow=9), DispatchRule(4, 1, unlimited=True, one_partition=True)
+    assert {number for number, _ in taken(assignment, rule)} == {0}
+    assert {number for number, _ in taken(assignment, rule)} == {1}
+
+
+def test_a_task_that_waits_for_its_next_attempt_keeps_its_place() -> None:
+    """The others go on, and the waiting one comes first in its partition when its time has come."""
+    assignment, free = an_assignment(deep=2, shallow=2), DispatchRule(4, 1, unlimited=True)
+    failed = assignment.take(DispatchRule(1, 1, unlimited=True), 0.0, in_flight=0)[0]
+    owned = assignment.owner_of(failed)
+    assert owned is assignment.partitions[DEEP]
+    owned.requeue(failed, 10.0)
+    assert order(assignment, 4, 2) == [(1, 0), (1, 1)]
+    assert assignment.next_ready() == 10.0
+    assert [task.record.offset for task in assignment.take(free, 10.0, in_flight=0)] == [0, 1]
+    assert assignment.next_ready() == math.inf
+
+
+def test_what_comes_next_is_shown_in_turns() -> None:
+    """As it looks now; nothing is dispatched by that."""
+    assignment = an_assignment(deep=4, shallow=1)
+    assert [(r.partition.number, r.offset) for r in assignment.peek(3)] == [(0, 0), (1, 0), (0, 1)]
+    assert assignment.queued == 5
+
+
+# ---------------------------------------------------------------- starts
+
+
+def test_nothing_is_taken_before_its_start_is_committed() -> None:
+    """What is asked for may start as soon as that is confirmed, and not what comes after it."""
+    assignment, rule = an_assignment(deep=9), DispatchRule(2, 1)
+    assert taken(assignment, rule) == []
+    assignment.request_starts(rule, 0.0, in_flight=0)
+    assert requested(assignment) == [4, -1, -1]
+    assert taken(assignment, rule) == []
+    confirm(assignment)
+    assert taken(assignment, DispatchRule(9, 1)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+def test_what_starts_without_a_commit_is_recorded_by_the_next_one() -> None:
+    assignment = an_assignment(deep=9)
+    assert len(taken(assignment, DispatchRule(3, 1, unlimited=True))) == 3
+    assert requested(assignment) == [3, -1, -1]
+
+
+def test_a_task_alone_is_asked_for_when_the_one_before_has_ended() -> None:
+    """Otherwise the metadata would name two, and the wrong one might be blamed."""
+    assignment = an_assignment(deep=3, shallow=3)
+    assignment.request_starts(ALONE, 0.0, in_flight=1)
+    assert requested(assignment) == [-1, -1, -1]
+    assignment.request_starts(ALONE, 0.0, in_flight=0)
+    assert requested(assignment) == [1, -1, -1]
+    confirm(assignment)
+    assert taken(assignment, ALONE, in_flight=1) == []
+    assert taken(assignment, ALONE) == [(0, 0)]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_strict_one_waits_for_the_answer_to_the_one_before(strict: bool) -> None:
+    """A task with a single attempt must not be blamed for another whose answer is on its way."""
+    assignment, rule = an_assignment(deep=3), DispatchRule(1, 1, alone=True, strict=strict)
+    assignment.partitions[DEEP].unconfirmed = 1
+    assignment.request_starts(rule, 0.0, in_flight=0)
+    assert requested(assignment)[0] == (-1 if strict else 1)
+
+
+def test_what_a_process_may_have_died_of_starts_alone() -> None:
+    """Until every suspect is answered; the other partitions wait that long when it is its turn."""
+    assignment, chunk = Assignment(), DispatchRule(8, 1, unlimited=True)
+    assignment.assign({DEEP: 0, SHALLOW: 0}, {DEEP: CommitMetadata(started_below=2)})
+    for partition in (DEEP, SHALLOW):
+        assignment.admit([Record(partition, offset, None, b"xx") for offset in range(4)])
+    owned = assignment.partitions[DEEP]
+    assert owned.starts.suspects == Suspects(2, 1)
+    assert owned.has_suspect
+    assert taken(assignment, chunk) == []
+    assignment.request_starts(chunk, 0.0, in_flight=0)
+    assert owned.starts.requested == 1
+    confirm(assignment)
+    tasks = assignment.take(chunk, 0.0, in_flight=0)
+    assert [(task.record.partition, task.record.offset, task.attempt) for task in tasks] == [(DEEP, 0, 1)]
+
+
+def test_suspects_are_not_asked_for_beside_others() -> None:
+    """With a common start limit, the next one would start before it is recorded that the one before was answered.
+
+    It would be blamed with that: seed 172 of the chaos suite, at least once.
+    """
+    assignment, chunk = Assignment(), DispatchRule(8, 1)
+    assignment.assign({DEEP: 0, SHALLOW: 0}, {SHALLOW: CommitMetadata(started_below=3)})
+    for partition in (DEEP, SHALLOW):
+        assignment.admit([Record(partition, offset, None, b"xx") for offset in range(4)])
+    assignment.request_starts(chunk, 0.0, in_flight=0)
+    assert requested(assignment) == [4, -1]
+    confirm(assignment)
+    assert [number for number, _ in taken(assignment, chunk)] == [0] * 4
+    assignment.request_starts(chunk, 0.0, in_flight=4)
+    assert requested(assignment) == [4, -1]
+    assignment.request_starts(chunk, 0.0, in_flight=0)
+    assert requested(assignment) == [4, 1]
+
+
+# ---------------------------------------------------------------- leases
+
+
+def test_every_assignment_has_a_new_lease() -> None:
+    """Also if this process owned the partition before: what is left of the old lease is dropped."""
+    assignment = an_assignment(deep=2)
+    old = assignment.partitions[DEEP]
+    (new,) = assignment.assign({DEEP: 7})
+    assert new.lease is not old.lease
+    assert (old.lease.valid, new.lease.valid) == (False, True)
+    assert (new.position, new.has_position) == (7, True)
+    assert assignment.queued == 0
+
+
+def test_a_task_of_a_former_lease_has_no_owner() -> None:
+    """Also when this process owns the partition again."""
+    assignment = an_assignment(deep=2)
+    (task,) = assignment.take(DispatchRule(1, 1, unlimited=True), 0.0, in_flight=0)
+    assert assignment.owner_of(task) is assignment.partitions[DEEP]
+    assignment.assign({DEEP: 0})
+    assert assignment.owner_of(task) is None
+    assignment.end([DEEP])
+    assert assignment.owner_of(task) is None
+    assert [owned.partition for owned in assignment] == [SHALLOW, THIRD]
+
+
+def test_records_of_partitions_that_are_not_owned_are_dropped() -> None:
+    """The client may still return some of a partition that was just lost, or that is leaving."""
+    assignment = an_assignment()
+    assignment.partitions[SHALLOW].leave()
+    foreign = Partition("t", 9)
+    dropped: list[Record | PartitionEnd] = [
+        Record(foreign, 0, None, b"x"),
+        Record(SHALLOW, 0, None, b"x"),
+        PartitionEnd(foreign, 1),
+    ]
+    assert assignment.admit(dropped) == (0, 0, [])
+    assert assignment.admit([Record(DEEP, 0, b"k", b"xx"), PartitionEnd(DEEP, 1)]) == (1, 3, [])
+    assert assignment.queued == 1
+
+
+def test_markers_at_the_end_of_a_partition_are_passed() -> None:
+    """Also where there is nothing else; but not before what lies in front of them is answered."""
+    assignment = an_assignment(deep=1)
+    deep, shallow = assignment.partitions[DEEP], assignment.partitions[SHALLOW]
+    assignment.admit([PartitionEnd(DEEP, 3), PartitionEnd(SHALLOW, 5)])
+    assert (deep.position, shallow.position) == (0, 5)
+    deep.settle(0)
+    assert deep.position == 3
+
+
+def test_what_a_former_owner_has_answered_is_not_done_again() -> None:
+    """It is settled as it comes, and counts as nothing that is kept."""
+    assignment = Assignment("unordered")
+    assignment.assign({DEEP: 0}, {DEEP: CommitMetadata(completed=((1, 3),))})
+    assert assignment.admit([Record(DEEP, offset, None, b"xx") for offset in range(4)]) == (4, 4, [])
+    assert order(assignment, 9, 1) == [(0, 0), (0, 3)]
+    assignment.partitions[DEEP].settle(0)
+    assert assignment.partitions[DEEP].position == 3

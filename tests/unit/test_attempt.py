@@ -1,0 +1,225 @@
+"""Whatever a handler does, one outcome comes of it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.attempts import run
+from tests.unit.support import Watch, a_task
+from worker.codec import AnswerEncoder, decode_response
+from worker.core.model import Failure, Outcome, Verdict
+from worker.errors import Reject, Retry
+from worker.handlers import attempt
+from worker.handlers.attempt import AttemptRunner
+from worker.handlers.judging import MESSAGE_LIMIT, TRACEBACK_LIMIT
+
+if TYPE_CHECKING:
+    from worker.handlers.context import Context
+
+
+def raising(error: BaseException) -> Outcome:
+    def handler(_request: object, _context: object) -> None:
+        raise error
+
+    return run(handler)
+
+
+# ---------------------------------------------------------------- results
+
+
+@pytest.mark.parametrize(
+    ("returned", "result"),
+    [
+        ("ключ", "ключ".encode()),
+        (b"\x00\xff", b"\x00\xff"),
+        (bytearray(b"ab"), b"ab"),
+        (memoryview(b"ab"), b"ab"),
+        (None, b""),
+        ("", b""),
+        ({"a": [1, None], "b": "ü"}, '{"a":[1,null],"b":"ü"}'.encode()),
+        ([], b"[]"),
+    ],
+)
+def test_what_is_returned_is_the_result(returned: object, result: bytes) -> None:
+    """str as UTF-8, bytes as they are, dict and list as JSON, None as empty."""
+    outcome = run(lambda _request, _context: returned)
+    assert (outcome.verdict, outcome.result, outcome.failure) == (Verdict.OK, result, None)
+
+
+@pytest.mark.parametrize("returned", [0, 1.5, {"a": object()}, [math.nan], ["\ud800"], (1,), True])
+def test_another_kind_of_result_can_never_succeed(returned: object) -> None:
+    """Repeating hours of work would not change what the function returns."""
+    outcome = run(lambda _request, _context: returned)
+    assert outcome.verdict is Verdict.REJECTED
+    assert outcome.failure is not None
+    assert f"returned {type(returned).__name__}" in outcome.failure.message
+
+
+def test_a_text_that_has_no_utf8_is_a_failed_attempt() -> None:
+    outcome = run(lambda _request, _context: "\ud800")
+    assert outcome.verdict is Verdict.FAILED
+    assert outcome.failure is not None
+    assert outcome.failure.type == "UnicodeEncodeError"
+
+
+def test_the_handler_is_given_request_context_and_arguments() -> None:
+    def handler(request: Any, context: Context, *, times: int) -> str:
+        assert context.attempt == 1
+        return f"{request.sequence} {request.payload * times}"
+
+    outcome = run(handler, times=3)
+    assert (outcome.result, outcome.sequence) == (b"7 xxx", 7)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    monkeypatch.setattr(attempt, "time", watch)
+    return watch
+
+
+def test_an_outcome_has_the_times_of_its_attempt(watch: Watch) -> None:
+    def handler(_request: Any, _context: Context) -> None:
+        watch.work(0.25)
+        watch.sleep(2.0)
+
+    outcome = run(handler)
+    assert (outcome.run_seconds, outcome.cpu_seconds) == (2.25, 0.25)
+    assert outcome.finished_ns - outcome.started_ns == 2_250_000_000
+
+
+def test_short_runs_cost_a_long_one_nothing(watch: Watch) -> None:
+    """The CPU time is not read after each of them, and yet is not put down to whoever comes when it is."""
+    steps = iter([lambda: watch.work(0.000_01)] * 2_000 + [lambda: watch.sleep(0.05)])
+    runner = AttemptRunner(lambda _request, _context: next(steps)(), {}, 3)
+    runner.begin()
+    *short, long = [runner.run(a_task()) for _ in range(2_001)]
+    assert long.run_seconds == pytest.approx(0.05)
+    assert long.cpu_seconds <= attempt.READING_SECONDS
+    assert sum(outcome.cpu_seconds for outcome in short) == pytest.approx(0.02, rel=0.01)
+    assert all(outcome.cpu_seconds > 0 for outcome in short)
+
+
+def test_every_start_counts_as_an_attempt() -> None:
+    task = a_task(attempt=1)
+    run(lambda _request, _context: None, task)
+    assert task.attempt == 2
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\xff\xff\xff", b"\x12\x02\xff\xff"])
+def test_bytes_that_are_no_request_never_reach_the_handler(value: bytes | None) -> None:
+    """They can never succeed, and no attempt was made."""
+    task = a_task(value)
+    outcome = run(lambda _request, _context: pytest.fail("started"), task)
+    assert outcome.verdict is Verdict.REJECTED
+    assert outcome.failure is not None
+    assert outcome.failure.type == "MalformedRequest"
+    assert (task.attempt, outcome.started_ns) == (0, 0)
+
+
+class BrokenTextError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class EvilTextError(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("no"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        MemoryError(),
+        RecursionError(),
+        BrokenTextError(),
+        EvilTextError(),
+        BaseExceptionGroup("g", [KeyboardInterrupt(), ValueError("x")]),
+    ],
+)
+def test_whatever_is_raised_is_a_failed_attempt(error: BaseException) -> None:
+    """Also what would end a program; and an exception that cannot be shown is told by its type."""
+    outcome = raising(error)
+    assert outcome.verdict is Verdict.FAILED
+    assert outcome.failure is not None
+    assert outcome.failure.type == type(error).__name__
+
+
+def test_a_failure_shows_the_users_lines_and_not_ours() -> None:
+    def handler(_request: object, _context: object) -> None:
+        raise ValueError("no such thing")
+
+    failure = run(handler).failure
+    assert failure is not None
+    assert failure.message == "no such thing"
+    assert 'raise ValueError("no such thing")' in failure.traceback
+    assert "handlers/attempt.py" not in failure.traceback
+
+
+def test_a_rejection_can_never_succeed() -> None:
+    outcome = raising(Reject("bad input"))
+    assert outcome.verdict is Verdict.REJECTED
+    assert outcome.failure is not None
+    assert (outcome.failure.type, outcome.failure.message) == ("Reject", "bad input")
+
+
+@pytest.mark.parametrize(("after", "expected"), [(None, None), (90, 90.0), (0, 0.0), (1.5, 1.5)])
+def test_another_attempt_can_be_asked_for(after: float | None, expected: float | None) -> None:
+    outcome = raising(Retry("later", after=after))
+    assert (outcome.verdict, outcome.retry_after) == (Verdict.FAILED, expected)
+
+
+@pytest.mark.parametrize("after", [float("nan"), -1, "5", object()])
+def test_a_delay_that_is_none_is_not_obeyed(after: Any) -> None:
+    """The usual delay follows; what is done with it on the poll thread cannot raise there."""
+    outcome = raising(Retry("later", after=after))
+    assert outcome.retry_after is None
+
+
+def test_nobody_waits_forever() -> None:
+    """A partition would stand still."""
+    outcome = raising(Retry("later", after=float("inf")))
+    assert outcome.retry_after is not None
+    assert outcome.retry_after < 10 * 86_400
+
+
+def test_huge_texts_are_cut() -> None:
+    """The answer has to fit into a record; of a traceback the end says the most."""
+    failure = raising(ValueError("x" * 1_000_000 + "end")).failure
+    assert failure is not None
+    assert len(failure.message) <= MESSAGE_LIMIT
+    assert len(failure.traceback) <= TRACEBACK_LIMIT
+    assert failure.traceback.rstrip().endswith("end")
+
+
+def test_a_deep_recursion_is_a_failed_attempt_like_others() -> None:
+    def handler(request: object, context: object) -> None:
+        handler(request, context)
+
+    failure = run(handler).failure
+    assert failure is not None
+    assert failure.type == "RecursionError"
+    assert len(failure.traceback) <= TRACEBACK_LIMIT
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("\ud800"), type("Ünïcode", (Exception,), {})("x"), FileNotFoundError("\udcff")]
+)
+def test_any_text_can_be_put_into_an_answer(error: Exception) -> None:
+    """Undecodable file names come as lone surrogates, which no message of protobuf takes."""
+    outcome = raising(error)
+    assert isinstance(outcome.failure, Failure)
+    answer = decode_response(AnswerEncoder("w").unprocessed(outcome, outcome.failure, "DEAD_LETTERED"))
+    assert answer.error.type == type(error).__name__

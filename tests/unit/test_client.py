@@ -1,0 +1,261 @@
+"""The parts of ``worker.Client`` that know no Kafka: ids, requests, futures, and the matching of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import datetime as dt
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import worker
+from worker.client.book import CLOCK_SKEW_MS, Book
+from worker.client.futures import AsyncTaskFuture, TaskFuture
+from worker.client.ids import InvalidIdError, Origin, TaskId
+from worker.client.requests import headers_of, payload_text
+
+ORIGIN = Origin("requests", 3, 1042)
+HOUR = 3_600_000
+
+
+# ---------------------------------------------------------------- what is exported
+
+
+def test_a_handler_imports_no_kafka() -> None:
+    """``import worker`` is cheap; the client is there all the same."""
+    program = "import sys, worker; assert not {'confluent_kafka', 'pydantic'} & set(sys.modules); worker.Client"
+
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_is_not_exported_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Cliemt'"):
+        _ = worker.Cliemt
+
+
+# ---------------------------------------------------------------- ids
+
+
+@given(
+    st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 2**53),
+)
+def test_an_id_is_read_as_it_was_written(topic: str, partition: int, offset: int, timestamp: int) -> None:
+    task_id = TaskId(Origin(topic, partition, offset), timestamp)
+
+    assert TaskId.parse(str(task_id)) == task_id
+    assert TaskId.parse(str(task_id.origin)) == TaskId(task_id.origin)
+
+
+def test_an_id_needs_no_quoting_in_a_url() -> None:
+    assert str(TaskId(ORIGIN, 17)) == "requests~3~1042~17"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "a/b", "a/1/b", "/1/2", "a~1~2", "a~1~2~x", "a~1~-2~3", "a/1/2/3", "a~~~", "a/1/٣"]
+)
+def test_what_is_no_id_is_named(text: str) -> None:
+    with pytest.raises(InvalidIdError, match="is no id of a request"):
+        TaskId.parse(text)
+
+
+def test_a_failure_survives_pickling() -> None:
+    failed = worker.TaskFailed("EXPIRED", "DeadlinePassed", "too late", ORIGIN)
+
+    again = pickle.loads(pickle.dumps(failed))
+
+    assert (again.outcome, again.error_type, again.message, again.origin) == failed.args
+    assert str(again) == "request requests/3/1042 was answered EXPIRED: DeadlinePassed: too late"
+
+
+# ---------------------------------------------------------------- requests
+
+
+def test_limits_become_headers() -> None:
+    deadline = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
+
+    assert headers_of([("a", "ä"), ("a", b"\xff")], deadline, 2) == (
+        ("a", "ä".encode()),
+        ("a", b"\xff"),
+        ("x-deadline", b"1893456000.000"),
+        ("x-timeout", b"2.000"),
+    )
+    assert headers_of({"a": "b"}, None, None) == (("a", b"b"),)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "timeout", "message"),
+    [
+        (dt.datetime(2030, 1, 1), None, "deadline has no time zone"),  # noqa: DTZ001 - the mistake in question
+        (float("nan"), None, "deadline must be a number of seconds above 0"),
+        (None, 0, "timeout must be a number of seconds above 0, not 0"),
+        (None, -1.5, "timeout must be"),
+        (None, True, "timeout must be a number of seconds, not bool"),
+        (None, "5", "timeout must be a number of seconds, not str"),
+    ],
+)
+def test_wrong_limits_are_named(deadline: Any, timeout: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        headers_of((), deadline, timeout)
+
+
+def test_data_is_no_payload() -> None:
+    with pytest.raises(TypeError, match=r"payload must be a str, not dict: use json\.dumps"):
+        payload_text({"a": 1})
+
+
+# ---------------------------------------------------------------- futures
+
+
+def test_a_cancelled_future_takes_no_answer() -> None:
+    """It stays cancelled, and whoever waits for it is told."""
+    future = TaskFuture()
+
+    assert future.cancel()
+    future.answer(b"late")
+
+    assert future.cancelled()
+    assert concurrent.futures.wait([future], 0).done == {future}
+
+
+def test_a_callback_may_cancel_once_more() -> None:
+    future = TaskFuture()
+    future.add_done_callback(lambda done: None if done.cancel() else pytest.fail("not cancelled"))
+
+    assert future.cancel()
+
+
+def test_an_answered_future_cannot_be_cancelled() -> None:
+    future = TaskFuture()
+    future.answer(b"x")
+    future.answer(ValueError("too late"))
+
+    assert not future.cancel()
+    assert future.result(0) == b"x"
+
+
+def test_the_id_cannot_be_cancelled() -> None:
+    """Neither by its own future, nor by somebody who awaits it in asyncio."""
+    future = TaskFuture()
+
+    async def give_up() -> None:
+        task = AsyncTaskFuture(future, asyncio.get_running_loop())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(task.delivered(), 0.01)
+
+    asyncio.run(give_up())
+    assert not future.delivered.cancel()
+    future.delivered.set_result("id")
+    assert future.id == "id"
+
+
+def test_an_answer_after_the_end_of_the_loop_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    future = TaskFuture()
+
+    async def submit() -> AsyncTaskFuture:
+        return AsyncTaskFuture(future, asyncio.get_running_loop())
+
+    kept = asyncio.run(submit())
+    future.answer(b"late")
+
+    assert not kept.done()
+    assert caplog.records == []
+
+
+# ---------------------------------------------------------------- matching
+
+
+def a_book(limit: int = 10_000, since_ms: int = 0) -> Book:
+    return Book(limit, since_ms)
+
+
+def test_an_answer_resolves_the_request_of_its_origin() -> None:
+    book, future, other = a_book(), TaskFuture(), TaskFuture()
+    book.expect(future, ORIGIN, book.mark())
+    book.expect(other, ORIGIN._replace(offset=1), book.mark())
+
+    assert book.take(ORIGIN, b"x") == [future]
+    assert book.take(ORIGIN, b"x") == []
+    assert book.take(ORIGIN._replace(partition=0), b"x") == []
+
+
+def test_an_answer_may_come_before_the_confirmation() -> None:
+    book, mark = a_book(), 1
+    book.take(ORIGIN, b"x")
+    book.take(ORIGIN, b"second")
+
+    assert book.expect(TaskFuture(), ORIGIN, mark) == (b"x", False)
+
+
+def test_an_early_answer_that_was_dropped_is_looked_for() -> None:
+    """And only then: what was dropped before the submit is not ours."""
+    book = a_book(limit=1000)
+    book.take(ORIGIN, b"x" * 600)
+    book.take(ORIGIN._replace(offset=1), b"x" * 600)
+    late = book.mark()
+
+    assert book.expect(TaskFuture(), ORIGIN, mark=1) == (None, True)
+    assert book.expect(TaskFuture(), ORIGIN._replace(offset=2), late) == (None, False)
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2000)), max_size=50))
+def test_what_is_kept_is_bounded_and_the_newest(answers: list[tuple[int, int]]) -> None:
+    """Read twice, an answer counts as read last."""
+    book = a_book(limit=5000)
+    first: dict[int, bytes] = {}
+    for offset, size in answers:
+        value = b"x" * size
+        book.take(Origin("t", 0, offset), value)
+        value = first[offset] = first.pop(offset, value)
+        while sum(len(one) + 300 for one in first.values()) > 5000:
+            del first[next(iter(first))]
+
+    kept = {n: book.find(TaskId(Origin("t", 0, n)), TaskFuture()).answer for n in range(21)}
+    assert {n: value for n, value in kept.items() if value is not None} == first
+
+
+def test_several_may_wait_for_one_answer() -> None:
+    """The past is searched for the first of them only; who gives up does not take the others along."""
+    book, futures = a_book(since_ms=2 * HOUR), [TaskFuture() for _ in range(3)]
+
+    found = [book.find(TaskId(ORIGIN, HOUR), future) for future in futures]
+    book.forget(ORIGIN, futures[1])
+
+    assert found == [(None, True), (None, False), (None, False)]
+    assert book.waits([ORIGIN])
+    assert book.take(ORIGIN, b"x") == [futures[0], futures[2]]
+    assert not book.waits([ORIGIN])
+
+
+def test_the_past_is_read_once() -> None:
+    """An id from before the client is looked for; after that, a later one is not, until answers are dropped."""
+    book = a_book(limit=1000, since_ms=2 * HOUR)
+    ids = [TaskId(ORIGIN._replace(offset=n), HOUR + n) for n in range(4)]
+
+    assert book.find(ids[0], TaskFuture()).behind
+    book.covered(ids[0].timestamp_ms - CLOCK_SKEW_MS, book.mark())
+    assert not book.find(ids[1], TaskFuture()).behind
+    assert book.find(TaskId(ORIGIN._replace(offset=9), HOUR - 1), TaskFuture()).behind
+    for number in range(2):
+        book.take(Origin("other", 0, number), b"x" * 600)
+    assert book.find(ids[2], TaskFuture()).behind
+
+
+def test_an_answer_that_was_read_again_is_as_new_as_it_looks() -> None:
+    """A search reads what is kept already; when that is dropped, the search is worth nothing any more."""
+    book = a_book(limit=1000, since_ms=2 * HOUR)
+    book.take(ORIGIN, b"x" * 600)
+    mark = book.mark()
+    book.take(ORIGIN, b"x" * 600)
+    book.covered(0, mark)
+    book.take(Origin("other", 0, 0), b"x" * 600)
+
+    assert book.find(TaskId(ORIGIN, HOUR), TaskFuture()).behind

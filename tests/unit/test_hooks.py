@@ -1,0 +1,48 @@
+"""What a handler's module does once per process."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from worker.errors import HandlerError
+from worker.handlers import hooks
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    made = types.ModuleType("with_hooks")
+    monkeypatch.setitem(sys.modules, "with_hooks", made)
+    return made
+
+
+def test_a_module_needs_no_hooks(module: types.ModuleType) -> None:
+    del module
+    hooks.set_up("with_hooks:handle")
+    hooks.tear_down("with_hooks:handle")
+
+
+def test_both_are_called(module: types.ModuleType) -> None:
+    calls: list[str] = []
+    vars(module)["worker_process_init"] = lambda: calls.append("init")
+    vars(module)["worker_process_shutdown"] = lambda: calls.append("shutdown")
+    hooks.set_up("with_hooks:handle")
+    hooks.tear_down("with_hooks:handle")
+    assert calls == ["init", "shutdown"]
+
+
+def test_a_set_up_that_fails_is_one_line_for_the_user(module: types.ModuleType) -> None:
+    def fail() -> None:
+        raise OSError("no disk")
+
+    vars(module)["worker_process_init"] = fail
+    with pytest.raises(HandlerError, match=r"with_hooks:handle: worker_process_init\(\) failed: OSError"):
+        hooks.set_up("with_hooks:handle")
+
+
+def test_a_tear_down_that_fails_is_logged(module: types.ModuleType) -> None:
+    """The process ends anyway."""
+    vars(module)["worker_process_shutdown"] = lambda: 1 / 0
+    hooks.tear_down("with_hooks:handle")

@@ -1,0 +1,108 @@
+"""What a handler reports: checked in its thread, passed on to the poll thread, the latest first."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.support import a_task
+from worker.core.task_state import CHECKPOINT_LIMIT
+from worker.executors.mailbox import Mailbox
+from worker.executors.reports import PendingReport
+from worker.executors.thread import ThreadExecutor
+from worker.handlers.attempt import AttemptRunner
+from worker.testing import run_handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.handlers.context import Context
+
+LONG = 30.0  # seconds; only a failure ever waits so long
+
+
+def run(handler: Callable[[Any, Context], Any]) -> Any:
+    return run_handler(handler, "")
+
+
+@pytest.mark.parametrize("fraction", [-0.01, 1.01, float("nan")])
+def test_a_fraction_that_is_none(fraction: float) -> None:
+    result = run(lambda _, context: context.progress(fraction))
+    assert (result.outcome, result.error_type) == ("FAILED", "ValueError")
+    assert result.message.endswith("the fraction must be a number from 0 to 1")
+
+
+def test_a_checkpoint_that_is_too_large() -> None:
+    result = run(lambda _, context: context.checkpoint(bytes(CHECKPOINT_LIMIT + 1)))
+    assert result.message == (
+        "a checkpoint may have 1,000,000 bytes, this one has 1,000,001: save the data elsewhere, "
+        "and checkpoint where it is"
+    )
+    assert run(lambda _, context: context.checkpoint(bytes(CHECKPOINT_LIMIT))).outcome == "OK"
+
+
+def test_a_checkpoint_that_is_text() -> None:
+    wrong: Any = "text"
+    result = run(lambda _, context: context.checkpoint(wrong))
+    assert (result.error_type, result.message) == ("TypeError", "a checkpoint must be bytes, not str: encode it")
+
+
+def test_a_handler_under_test_has_all_of_it() -> None:
+    """``run_handler`` gives a checkpoint, and shows what was reported."""
+
+    def handle(_: Any, context: Context) -> bytes | None:
+        context.progress(0.5, "half")
+        context.checkpoint(b"one")
+        context.progress(1)
+        return context.resume
+
+    result = run_handler(handle, "", resume=b"zero")
+    assert (result.result, result.progress, result.checkpoints) == (b"zero", ((0.5, "half"), (1.0, "")), (b"one",))
+    assert run(lambda _, context: str(context.resume)).result == b"None"
+
+
+def test_the_latest_report_counts() -> None:
+    """However many there are, one event lies in the mailbox until the poll thread takes it."""
+    mailbox, taken, go_on = Mailbox(), threading.Event(), threading.Event()
+
+    def handle(_: Any, context: Context) -> None:
+        for step in range(100):
+            context.progress(step / 100, str(step))
+        context.checkpoint(b"first")
+        taken.set()
+        assert go_on.wait(LONG)
+        context.checkpoint(b"second")
+
+    executor = ThreadExecutor(AttemptRunner(handle, {}, 3), mailbox)
+    executor.start()
+    task = a_task()
+    executor.submit([task])
+    assert taken.wait(LONG)
+    (event,) = mailbox.take()
+    assert isinstance(event, PendingReport)
+    assert event.take() == (task, (0.99, "99"), b"first")
+    go_on.set()
+    events: list[Any] = []
+    while len(events) < 2:
+        mailbox.wait(LONG)
+        events += mailbox.take()
+    assert events[0].take() == (task, None, b"second")
+    assert events[1].task is task
+
+
+def test_what_a_thread_reports_after_the_end_is_ignored() -> None:
+    """The attempt is over: its context is no longer valid."""
+    mailbox = Mailbox()
+    kept: list[Context] = []
+    executor = ThreadExecutor(AttemptRunner(lambda _, context: kept.append(context), {}, 3), mailbox)
+    executor.start()
+    executor.submit([a_task()])
+    events: list[Any] = []
+    while not events:
+        mailbox.wait(LONG)
+        events += mailbox.take()
+    kept[0].progress(0.5)
+    kept[0].checkpoint(b"late")
+    assert mailbox.take() == []

@@ -1,0 +1,149 @@
+"""One attempt in a user's test comes to what it comes to in a worker process."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+import weakref
+from typing import Any
+
+import pytest
+
+from tests.unit.support import Watch
+from worker.errors import Cancelled, Reject, Retry
+from worker.handlers import attempt, context
+from worker.testing import run_batch, run_handler
+
+LONG = 30.0  # seconds; only a failure ever waits that long
+
+
+def fail(error: BaseException) -> Any:
+    def handler(*_: object) -> None:
+        raise error
+
+    return handler
+
+
+def wait(_request: object, context: Any) -> str:
+    if context.cancelled.wait(LONG):
+        raise Cancelled(context.cancelled.reason)
+    return "never asked"
+
+
+def test_the_handler_sees_what_the_test_gives() -> None:
+    """Payload, key, headers, attempt, deadline and keyword arguments; and a thread, as in a worker process."""
+    seen: dict[str, Any] = {}
+
+    def handler(request: Any, context: Any, *, factor: int) -> str:
+        seen.update(payload=request.payload, key=context.key, headers=context.headers, attempt=context.attempt)
+        seen.update(remaining=context.remaining, thread=threading.current_thread(), factor=factor)
+        return "ключ"
+
+    result = run_handler(
+        handler,
+        "p",
+        key=b"k",
+        headers=[("h", b"1")],
+        attempt=7,
+        deadline=time.time() + 600,
+        kwargs={"factor": 2},
+    )
+    assert (result.outcome, result.result, result.cancelled) == ("OK", "ключ".encode(), None)
+    assert (seen["payload"], seen["key"], seen["attempt"], seen["factor"]) == ("p", b"k", 7, 2)
+    assert seen["headers"][0] == ("h", b"1")
+    assert 0 < seen["remaining"] <= 600
+    assert seen["thread"] is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "retry_after"),
+    [
+        (ValueError("why"), "FAILED", None),
+        (Retry("why", after=5), "FAILED", 5.0),
+        (Reject("why"), "DEAD_LETTERED", None),
+        (SystemExit("why"), "FAILED", None),
+    ],
+)
+def test_what_the_handler_raises_is_a_result(error: BaseException, outcome: str, retry_after: float | None) -> None:
+    result = run_handler(fail(error), "p")
+    assert (result.outcome, result.retry_after) == (outcome, retry_after)
+    assert (result.error_type, result.message) == (type(error).__name__, "why")
+    assert "raise error" in result.traceback
+
+
+def test_a_wrong_type_is_a_dead_letter() -> None:
+    assert run_handler(lambda *_: 1, "p").outcome == "DEAD_LETTERED"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cancel", ["drain", ("drain", 0.02)])
+def test_a_cancellation_reaches_the_handler(cancel: Any) -> None:
+    """Before its start, or while it runs."""
+    result = run_handler(wait, "p", cancel=cancel)
+    assert (result.outcome, result.cancelled, result.error_type) == ("CANCELLED", "drain", "Cancelled")
+
+
+def test_a_cancellation_before_the_start_is_there_at_the_start() -> None:
+    result = run_handler(lambda _request, context: str(context.cancelled.is_set()), "p", cancel="revoked")
+    assert (result.result, result.cancelled) == (b"True", "revoked")
+
+
+def test_a_result_counts_in_spite_of_a_cancellation() -> None:
+    """As in a worker process."""
+    assert run_handler(lambda *_: "done", "p", cancel="drain").outcome == "OK"
+
+
+def test_a_deadline_stops_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passes when the handler has started, however slow the machine is."""
+    watch = Watch()
+    for module in (attempt, context):
+        monkeypatch.setattr(module, "time", watch)
+
+    def handler(request: object, context: Any) -> str:
+        watch.sleep(60.0)
+        return wait(request, context)
+
+    result = run_handler(handler, "p", deadline=watch.time() + 60.0)
+    assert (result.outcome, result.cancelled) == ("EXPIRED", "deadline")
+
+
+def test_what_is_too_late_does_not_start() -> None:
+    result = run_handler(lambda *_: sys.exit("started"), "p", deadline=1.0)
+    assert (result.outcome, result.error_type) == ("EXPIRED", "Expired")
+
+
+def test_a_batch_has_a_result_for_each_payload() -> None:
+    def handler(batch: Any, _context: object, *, suffix: str) -> None:
+        for task in reversed(list(batch)):
+            match task.payload:
+                case "good":
+                    batch.ack(task, task.payload + suffix)
+                case "bad":
+                    batch.nack(task, "why")
+
+    results = run_batch(handler, ["good", "bad", "forgotten"], kwargs={"suffix": "!"})
+    assert [(one.outcome, one.result, one.error_type) for one in results] == [
+        ("OK", b"good!", ""),
+        ("FAILED", b"", "Nack"),
+        ("FAILED", b"", "NotSettled"),
+    ]
+
+
+@pytest.mark.parametrize("cancel", ["revoked", ("revoked", 0.02)])
+def test_a_cancellation_reaches_a_batch(cancel: Any) -> None:
+    results = run_batch(lambda _batch, context: context.cancelled.wait(LONG), ["a", "b"], cancel=cancel)
+    assert [(one.outcome, one.cancelled) for one in results] == [("CANCELLED", "revoked")] * 2
+
+
+def test_nothing_keeps_a_handler_after_its_attempt() -> None:
+    """A suite of tests runs thousands of them."""
+
+    def handler(*_: object) -> None:
+        """Does nothing."""
+
+    kept = weakref.ref(handler)
+    run_handler(handler, "p")
+    del handler
+    gc.collect()
+    assert kept() is None

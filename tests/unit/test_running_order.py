@@ -1,0 +1,40 @@
+"""In which order the suite runs: tests/running_order.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.running_order import ONE_AT_A_TIME, SLOWEST, in_running_order, scope_of
+
+
+def test_files_that_compute_and_files_that_wait_take_turns() -> None:
+    """One that computes beside two that wait, the quick ones last of the former; nothing is lost, files stay whole."""
+    items = ["unit/a 1", "kafka/b 1", "spark/c 1", "spark/d 1", "unit/a 2", "kafka/b 2", "contract/e 1", "kafka/f 1"]
+
+    ordered = in_running_order(items, lambda item: Path("tests") / item.split()[0])
+
+    assert ordered == [
+        *("spark/c 1", "kafka/b 1", "kafka/b 2", "contract/e 1"),
+        *("spark/d 1", "kafka/f 1"),
+        *("unit/a 1", "unit/a 2"),
+    ]
+
+
+def test_the_slowest_files_come_first() -> None:
+    """Each is there: a file that was renamed would lose its place."""
+    slow = [name for name in SLOWEST if name.startswith("spark/")][:2]
+    items = ["spark/quick", *reversed(slow), "spark/other"]
+
+    assert in_running_order(items, lambda item: Path("tests") / item)[:2] == slow
+    assert [name for name in SLOWEST if not (Path(__file__).parents[1] / name).exists()] == []
+
+
+def test_files_that_crowd_the_machine_share_a_scope() -> None:
+    """Then one test process runs them, one after the other. Every other file is a scope by itself."""
+    files = [Path("tests") / name for name in (*ONE_AT_A_TIME, "kafka/test_drain.py", "spark/test_run.py")]
+
+    assert len({scope_of(file) for file in files}) == 3
+
+    items = [ONE_AT_A_TIME[2], "kafka/a", "spark/b", ONE_AT_A_TIME[0]]
+    ordered = in_running_order(items, lambda item: Path("tests") / item)
+    assert ordered == ["spark/b", ONE_AT_A_TIME[0], ONE_AT_A_TIME[2], "kafka/a"]

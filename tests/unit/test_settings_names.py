@@ -1,0 +1,99 @@
+"""Names of variables: misspelt ones are refused, those of others are left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.environment import load, the_line
+
+MISSPELT = {
+    "WORKER_HANDLR": "WORKER_HANDLER",
+    "WORKER_HANDLERS": "WORKER_HANDLER",
+    "WORKER_HANDLER_ARGS": "WORKER_HANDLER_KWARGS",
+    "WORKER_PROCESS": "WORKER_PROCESSES",
+    "WORKER_PROCESES": "WORKER_PROCESSES",
+    "WORKER_PROCESES_FILE": "WORKER_PROCESSES",
+    "WORKER_GARANTEE": "WORKER_GUARANTEE",
+    "WORKER_BATCHSIZE": "WORKER_BATCH_SIZE",
+    "WORKER_MAX_ATTEMPT": "WORKER_MAX_ATTEMPTS",
+    "WORKER_RETRY_BACKOFF_MAX": "WORKER_RETRY_BACKOFF",
+    "WORKER_REVOKE_HOLDS": "WORKER_REVOKE_HOLD",
+    "WORKER_DRAIN_TIME_OUT": "WORKER_DRAIN_TIMEOUT",
+    "WORKER_HTP_PORT": "WORKER_HTTP_PORT",
+    "WORKER_LOGLEVEL": "WORKER_LOG_LEVEL",
+    "KAFKA_BOOTSTRAP_SERVERS": "KAFKA_BOOTSTRAP_SERVER",
+    "KAFKA_BOOSTRAP_SERVER": "KAFKA_BOOTSTRAP_SERVER",
+    "KAFKA_REQUEST_TOPICS": "KAFKA_REQUEST_TOPIC",
+    "KAFKA_REQEST_TOPIC": "KAFKA_REQUEST_TOPIC",
+    "KAFKA_ACKS_TOPIC": "KAFKA_ACK_TOPIC",
+    "KAFKA_CONSUMER_GROUP": "KAFKA_CONSUMER_GROUP_ID",
+    "KAFKA_DEADLETTER_TOPIC": "KAFKA_DEAD_LETTER_TOPIC",
+    "KAFKA_GROUP_PROTOCOLS": "KAFKA_GROUP_PROTOCOL",
+    "KAFKA_CONECT_TIMEOUT": "KAFKA_CONNECT_TIMEOUT",
+    "KAFKA_CONFG_SASL_PASSWORD": "KAFKA_CONFIG_<KEY>",
+    "KAFKA_CONFIGS_SASL_PASSWORD": "KAFKA_CONFIG_<KEY>",
+}
+FOREIGN = {
+    # Kubernetes, for Services called kafka, worker, worker-http(s), kafka-bootstrap and worker-handler.
+    "KAFKA_SERVICE_HOST": "10.0.0.1",
+    "KAFKA_SERVICE_PORT": "9092",
+    "KAFKA_SERVICE_PORT_TCP_CLIENTS": "9092",
+    "KAFKA_PORT": "tcp://10.0.0.1:9092",
+    "KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+    "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+    "KAFKA_BOOTSTRAP_SERVICE_HOST": "10.0.0.1",
+    "KAFKA_BOOTSTRAP_SERVICE_PORT": "9092",
+    "KAFKA_BOOTSTRAP_PORT": "tcp://10.0.0.1:9092",
+    "WORKER_PORT": "tcp://10.0.0.1:8080",
+    "WORKER_SERVICE_HOST": "10.0.0.1",
+    "WORKER_PORT_8080_TCP_ADDR": "10.0.0.1",
+    "WORKER_HTTP_SERVICE_PORT": "8080",
+    "WORKER_HTTP_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+    "WORKER_HANDLER_PORT": "tcp://10.0.0.1:80",
+    "WORKER_HTTPS_PORT": "tcp://10.0.0.1:443",
+    # This project's scripts, and Kafka's.
+    "KAFKA_DATA_DIR": "/data",
+    "KAFKA_VERSION": "4.3.0",
+    "KAFKA_BROKER_PROPERTIES": "a=b",
+    "KAFKA_JVM_OPTS": "-Xmx1g",
+    "KAFKA_START_TIMEOUT": "60",
+    "KAFKA_STOP_TIMEOUT": "30",
+    "KAFKA_HOME": "/opt/kafka",
+    "KAFKA_OPTS": "-D",
+    "KAFKA_HEAP_OPTS": "-Xmx1g",
+    "KAFKA_LOG4J_OPTS": "-D",
+    "KAFKA_LOG_DIRS": "/logs",
+    "KAFKA_CONF_DIR": "/etc/kafka",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092",
+    "KAFKA_CONNECT_REST_PORT": "8083",
+    "KAFKA_URL": "kafka",
+    # Other programs, and what may yet come.
+    "WORKER_CHECKPOINT": "topic",
+    "WORKER_LENDING": "pod",
+    "WORKER_MEMORY_LIMIT": "2g",
+    "WORKER_HTTP_HOST": "localhost",
+    "WORKER_REVOKE_POLICY": "hold",
+    "WORKER_CONCURRENCY": "4",
+    "WORKER_ID": "7",
+    "WORKER_NAME": "seven",
+}
+
+
+@pytest.mark.parametrize(("misspelt", "meant"), MISSPELT.items())
+def test_misspelt_names(misspelt: str, meant: str) -> None:
+    """A name close to one of ours is refused, and the line names ours."""
+    assert the_line(**{misspelt: "x"}) == f"{misspelt} is not known: is {meant} meant? Correct it, or unset it"
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_other_names(name: str) -> None:
+    """Others with our prefixes are nobody's business."""
+    assert load(**{name: FOREIGN[name]}) == load()
+
+
+def test_a_missing_one_and_one_that_may_be_meant() -> None:
+    """Where a required variable is missing, a name that resembles it less is mentioned; a misspelt one is enough."""
+    line = the_line(KAFKA_CONSUMER_GROUP_ID="", KAFKA_GROUP_ID="workers")
+
+    assert line.endswith("(KAFKA_GROUP_ID is set: is this one meant?)")
+    assert "is KAFKA_ACK_TOPIC meant?" in the_line(KAFKA_ACK_TOPIC="", KAFKA_ACKS_TOPIC="answers")

@@ -1,0 +1,119 @@
+"""The running task of the executor's thread: seen, and cancelled."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from tests.unit.poll_thread import LONG, OTHER, next_event
+from tests.unit.support import PARTITION, Watch, a_task
+from worker.core.lease import Lease
+from worker.core.model import Outcome, Verdict
+from worker.executors.mailbox import Mailbox
+from worker.executors.thread import BatchExecutor, ThreadExecutor
+from worker.handlers import attempt as attempt_module
+from worker.handlers import context as context_module
+from worker.handlers.attempt import AttemptRunner
+from worker.handlers.batch import BatchRunner
+
+if TYPE_CHECKING:
+    import pytest
+
+    from worker.executors.port import Event
+    from worker.handlers.batch import Batch, BatchContext
+    from worker.handlers.context import Context
+
+
+class Endless:
+    """A handler that runs until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def __call__(self, _request: object, context: Context) -> str:
+        self.begun.set()
+        assert context.cancelled.wait(LONG)
+        return str(context.cancelled.reason)
+
+
+def test_a_handler_that_begins_after_the_first_call_is_cancelled_by_a_later_one() -> None:
+    """The task may have been submitted, and its handler not called yet, when the poll thread first asks."""
+    handler, mailbox, task = Endless(), Mailbox(), a_task()
+    executor = ThreadExecutor(AttemptRunner(handler, {}, 3), mailbox)
+    executor.submit([task])
+    assert executor.cancel("drain") == []
+    assert executor.running is None
+    executor.start()
+    assert handler.begun.wait(LONG)
+    assert executor.cancel("drain") == [task]
+    event = next_event(mailbox)
+    assert isinstance(event, Outcome)
+    assert (event.verdict, event.result) == (Verdict.OK, b"drain")
+    assert executor.cancel("drain") == []
+
+
+def test_only_a_task_under_the_given_claims_is_cancelled() -> None:
+    """And the first reason stays."""
+    handler, mailbox, task = Endless(), Mailbox(), a_task()
+    executor = ThreadExecutor(AttemptRunner(handler, {}, 3), mailbox)
+    executor.start()
+    executor.submit([task])
+    assert handler.begun.wait(LONG)
+    running = executor.running
+    assert running is not None
+    assert running.task is task
+    assert running.seconds >= 0
+    assert executor.check() is None
+    assert executor.cancel("drain", [Lease(PARTITION)]) == []
+    assert executor.cancel("drain", []) == []
+    assert executor.cancel("revoked", [task.claim]) == [task]
+    executor.cancel("drain")
+    event = next_event(mailbox)
+    assert isinstance(event, Outcome)
+    assert event.result == b"revoked"
+
+
+def test_a_task_is_cancelled_when_its_deadline_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler, mailbox, watch = Endless(), Mailbox(), Watch()
+    for module in (attempt_module, context_module):
+        monkeypatch.setattr(module, "time", watch)
+    task = a_task(headers=(("x-deadline", str(watch.time() + 60.0).encode()),))
+    executor = ThreadExecutor(AttemptRunner(handler, {}, 3), mailbox)
+    executor.start()
+    executor.submit([task])
+    assert handler.begun.wait(LONG)
+    assert executor.check() is None
+    watch.sleep(60.0)
+    assert executor.check() is task
+    event = next_event(mailbox)
+    assert isinstance(event, Outcome)
+    assert event.result == b"deadline"
+
+
+def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:
+    begun, mailbox = threading.Event(), Mailbox()
+    other = Lease(OTHER)
+    first, second = a_task(offset=1), a_task(offset=2, lease=other)
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        begun.set()
+        assert context.cancelled.wait(LONG)
+        for task in batch:
+            batch.ack(task, context.cancelled.reason)
+
+    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
+    executor.submit([first, second])
+    assert executor.cancel("revoked", [other]) == []
+    executor.start()
+    assert begun.wait(LONG)
+    running = executor.running
+    assert running is not None
+    assert running.task is first
+    assert executor.check() is None
+    assert executor.cancel("revoked", [Lease(OTHER)]) == []
+    assert executor.cancel("revoked", [other]) == [second]
+    outcomes: list[Event] = []
+    while len(outcomes) < 2:
+        mailbox.wait(LONG)
+        outcomes += mailbox.take()
+    assert [one.result for one in outcomes if isinstance(one, Outcome)] == [b"revoked", b"revoked"]

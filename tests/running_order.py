@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 COMPUTING = {"spark"}
-QUICK = {"container", "laws", "model", "process_fake", "unit"}  # these compute, too, but each file takes only seconds
+QUICK = {"laws", "model", "process_fake", "unit"}  # these compute, too, but each file takes only seconds
 ONE_AT_A_TIME = (
     "kafka/test_kill_points.py",
     "kafka/test_fault_events.py",
@@ -61,10 +60,10 @@ def scope_of(file: Path) -> str:
 
 
 def in_running_order(items: Iterable[Item], path: Callable[[Item], Path]) -> list[Item]:
-    """Return the items scope by scope, slowest first, alternating between those that compute and those that wait.
+    """Return the items scope by scope: first those that compute, then those that wait for a broker, each slowest first.
 
-    ``path`` returns the file of an item, relative to the repository. With three test processes, one that needs the CPUs
-    then runs beside two that wait for a broker, and no long file runs alone at the end.
+    ``path`` returns the file of an item, relative to the repository. Tests that wait measure time, so they run when the
+    CPUs are no longer busy with Spark.
     """
     files: dict[Path, list[Item]] = defaultdict(list)
     for item in items:
@@ -72,12 +71,11 @@ def in_running_order(items: Iterable[Item], path: Callable[[Item], Path]) -> lis
     scopes: dict[str, list[Path]] = defaultdict(list)
     for file in sorted(files, key=_slowest_first):
         scopes[scope_of(file)].append(file)
-    of_kind: dict[str, list[list[Path]]] = defaultdict(list)
-    for scope in scopes.values():
-        of_kind[_kind(scope[0])].append(scope)
-    waiting = of_kind["waiting"]
-    rounds = zip_longest([*of_kind["computing"], *of_kind["quick"]], waiting[::2], waiting[1::2])
-    return [item for turn in rounds for scope in turn if scope is not None for file in scope for item in files[file]]
+    in_order = sorted(scopes.values(), key=lambda scope: _TURNS[_kind(scope[0])])
+    return [item for scope in in_order for file in scope for item in files[file]]
+
+
+_TURNS = {"computing": 0, "quick": 1, "waiting": 2}
 
 
 def _kind(file: Path) -> str:

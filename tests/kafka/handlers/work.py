@@ -73,6 +73,14 @@ def spin(_context: Any, seconds: float) -> str:
     return f"spun {seconds}"
 
 
+def compute(_context: Any, seconds: float) -> str:
+    """Use that much time of a CPU, however busy the machine is."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+    return f"computed {seconds}"
+
+
 def grip(_context: Any, seconds: int) -> str:
     """Hold the interpreter lock inside one call of C: no other thread of this process runs meanwhile."""
     ctypes.PyDLL(None).sleep(seconds)
@@ -200,7 +208,7 @@ ERRORS: dict[str, Any] = {
     "StopIteration": StopIteration,
     "MemoryError": MemoryError,
 }
-_TIME = (nap, spin, grip, heed)
+_TIME = (nap, spin, compute, grip, heed)
 _RESULTS = (big, number, surrogate, chatter)
 _FAILURES = (fail, fail_until, retry_until, leave, abort, crash)
 _CHILDREN = (fork, brood)

@@ -211,3 +211,29 @@ def test_a_deadline_ends_a_task_that_is_held_too(world: World, monkeypatch: pyte
     assert stage.loop.run() is ExitCode.DRAINED
     assert seen == ["deadline"]
     assert (world.answered(), world.committed()) == ([(0, 0)], 1)
+
+
+def test_a_task_that_ignores_its_deadline_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch, lines: list[Any]
+) -> None:
+    """The log says so once, when the deadline passes and not when the handler ends: that may take hours."""
+    watch, begun, release = Watch(), threading.Event(), threading.Event()
+    for module in (attempt_module, context_module):
+        monkeypatch.setattr(module, "time", watch)
+
+    def handler(_request: object, _context: Context) -> str:
+        begun.set()
+        assert release.wait(LONG)
+        return "late"
+
+    def reports() -> list[tuple[Any, ...]]:
+        fields = ("log_level", "reason", "partition", "offset")
+        return [tuple(line[name] for name in fields) for line in lines if line["event"] == "task.cancelling"]
+
+    world.request("x", headers=(("x-deadline", f"{watch.time() + 60.0}".encode()),))
+    stage = Stage(world, handler)
+    when(world, begun.is_set, lambda: watch.sleep(60.0))
+    when(world, reports, release.set)
+    when(world, lambda: len(world.broker.records(ACKS)) == 1, lambda: stage.status.order(Command.DRAIN))
+    assert stage.loop.run() is ExitCode.DRAINED
+    assert reports() == [("warning", "deadline", "requests[0]", 0)]

@@ -36,7 +36,7 @@ class Recorder:
         self.consumer = consumer
         consumer.subscribe(topics, self, self)
 
-    def ready(self) -> bool:
+    def ready(self, _partitions: Sequence[Partition]) -> bool:
         return self.is_ready
 
     def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:

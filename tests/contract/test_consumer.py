@@ -158,6 +158,22 @@ def test_all_may_be_paused_and_polled_all_the_same(kafka: Kafka) -> None:
     assert len(reader.read(1)) == 1
 
 
+def test_a_resume_takes_effect_at_once(kafka: Kafka) -> None:
+    """Also when nothing was fetched: the client's thread for the broker then sleeps for most of a second."""
+    topic = kafka.topic()
+    consumer, _, reader = member(kafka, topic)
+    waits = []
+    for number in range(3):
+        consumer.pause([Partition(topic, 0)])
+        kafka.append(topic, b"x")
+        assert reader.go_on(1.3) == []
+        resumed = kafka.now()
+        consumer.resume([Partition(topic, 0)])
+        reader.until(lambda number=number: len(reader.records) > number)  # type: ignore[misc]
+        waits.append(kafka.now() - resumed)
+    assert min(waits) < 0.4
+
+
 def test_pausing_what_is_not_ours_does_no_harm(kafka: Kafka) -> None:
     """It may have gone in between."""
     topic = kafka.topic()

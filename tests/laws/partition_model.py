@@ -60,7 +60,7 @@ class Model(ModelState):
             rest = {one: offsets for one, offsets in self.sent.settled.items() if one != partition}
             self.sent = self.sent._replace(settled=rest)
         position = self.group.get(partition)
-        assert self.rebalance.ready()
+        assert self.rebalance.ready([partition])
         assert self.rebalance.assigned({partition: position}) == {}
         self._former[self.assignment.partitions[partition]] = self.recorded(partition)
         self._position[partition] = position.offset if position else 0

@@ -1,4 +1,4 @@
-"""When a process gives way."""
+"""When a process gives way, and how soon another one starts with its partitions."""
 
 from __future__ import annotations
 
@@ -50,3 +50,10 @@ def test_a_process_gives_way_to_a_new_member_at_once(wide: World) -> None:
     newcomer.subscribe([REQUESTS], MagicMock(), MagicMock())
     wide.until(lambda: holder.counter("gave_way_total"), 3.0)
     wide.until(lambda: holder.owned == [], 3.0)
+
+
+def test_a_partition_starts_as_soon_as_its_states_are_known(world: World) -> None:
+    """The consumer asks for that again in its next poll. It does not pause as after a coordinator that is away."""
+    world.request("task")
+    process = world.process(state_topic=STATES)
+    world.until(lambda: process.starts, 0.5)

@@ -296,7 +296,7 @@ class Rival:
         self.records += [one for one in self.consumer.poll(10, 0.0) if isinstance(one, Record)]
         self._world.clock.after(0.1, self._poll)
 
-    def ready(self) -> bool:
+    def ready(self, _partitions: Any) -> bool:
         return True
 
     def assigned(self, positions: Any) -> dict[Partition, int]:

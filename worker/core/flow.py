@@ -1,9 +1,10 @@
 """How much to fetch and how much to dispatch. Buffers are measured in time, not in records.
 
-Pausing discards the records that the client has fetched, and the first record after a resume may take a second
-(measured: librdkafka purges its fetch queue). So a process keeps about two seconds of work queued. It pauses only if it
-could not poll for a second because the queue was full, and resumes before the queue is empty. Records that wait behind
-a retry do not count as work, so that other partitions are still fetched.
+Pausing discards the records that the client has fetched, and while others are fetched, the first record after a resume
+may take half a second (measured: librdkafka purges its fetch queue, and its requests wait for new records). So a
+process keeps about two seconds of work queued. It pauses only if it could not poll for a second because the queue was
+full, and resumes before the queue is empty. Records that wait behind a retry do not count as work, so that other
+partitions are still fetched.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ BUFFER_RECORDS = 4096
 BUFFER_BYTES = 8 * 1024 * 1024
 CHUNK_SECONDS = 0.05
 CHUNK_RECORDS = 2048
-LONG_SECONDS = 300.0  # beside such a task the second that a resume takes does not matter, so queue nothing
+LONG_SECONDS = 300.0  # beside such a task the time that a resume takes does not matter, so queue nothing
 UNPOLLED_SECONDS = 1.0  # after this long without a poll the client must be paused, so that it can be polled
 
 

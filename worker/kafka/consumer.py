@@ -112,11 +112,11 @@ class ConfluentConsumer:
 
     def pause(self, partitions: Sequence[Partition]) -> None:
         """See ``ports.Consumer``."""
-        self._client.pause([ck.TopicPartition(p.topic, p.number) for p in partitions])
+        self._partitions.pause(self._client, partitions)
 
     def resume(self, partitions: Sequence[Partition]) -> None:
         """See ``ports.Consumer``."""
-        self._client.resume([ck.TopicPartition(p.topic, p.number) for p in partitions])
+        self._partitions.resume(self._client, partitions)
 
     def end(self, partition: Partition) -> int:
         """See ``ports.Consumer``."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import confluent_kafka as ck
 
 from worker.core.model import Partition
-from worker.kafka.committed_offsets import fetch_committed, reset_offset
+from worker.kafka.committed_offsets import fetch_committed, reset_offset, wake_fetching
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +40,7 @@ class MemberPartitions:
         self.listener: RebalanceListener | None = None
         self.owned: set[Partition] = set()
         self._unread: set[Partition] = set()  # partitions of the topic subscribed to after giving way: never read
+        self._paused: set[Partition] = set()
         self._errors = errors
         self._reset_rule = reset_rule
         self._unopened: set[Partition] = set()  # assigned, but the listener could not start with them yet
@@ -60,10 +61,25 @@ class MemberPartitions:
 
     def proceed(self, client: ck.Consumer) -> None:
         """Between polls, start with partitions that had to wait, and acknowledge a released revocation."""
-        if self._unopened and time.monotonic() >= self._open_at and self._is_ready():
+        if self._unopened and time.monotonic() >= self._open_at and self._is_ready(sorted(self._unopened)):
             self._open_waiting(client)
         if self._revoked and not self._unreleased:
             self.acknowledge(client)
+
+    # -- fetching
+
+    def pause(self, client: ck.Consumer, partitions: Sequence[Partition]) -> None:
+        """Fetch these partitions no longer."""
+        self._paused |= set(partitions)
+        client.pause(_places(partitions))
+
+    def resume(self, client: ck.Consumer, partitions: Sequence[Partition]) -> None:
+        """Fetch these partitions again, and at once."""
+        asleep = self.owned <= self._paused
+        self._paused -= set(partitions)
+        client.resume(_places(partitions))
+        if asleep:
+            wake_fetching(client, partitions)
 
     # -- new partitions
 
@@ -71,18 +87,20 @@ class MemberPartitions:
         """Handle an assignment. Called inside the client's callback."""
         partitions = [_partition(position) for position in positions]
         self.owned |= set(partitions)
-        starts = self._open(client, partitions)
+        ready = self._is_ready(partitions)
+        starts = self._open(client, partitions) if ready else None
         for position, partition in zip(positions, partitions, strict=True):
             position.offset = 0 if starts is None else starts[partition]  # irrelevant while it is paused
         client.incremental_assign(positions)
         if starts is not None:
+            self._paused -= set(partitions)
             client.resume(positions)  # the client keeps a partition paused across a revocation and a later assignment
             return
-        client.pause(positions)
+        self.pause(client, partitions)
         self._unopened |= set(partitions)
         self._open_pause = OPEN_AGAIN[0]
         # Asking an owner that is not ready costs nothing; a coordinator that does not reply costs a second.
-        self._open_at = time.monotonic() + (self._open_pause if self._is_ready() else 0.0)
+        self._open_at = time.monotonic() + (self._open_pause if ready else 0.0)
 
     def assign_unread(self, client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:
         """Accept partitions that nobody reads, paused. Called inside the client's callback."""
@@ -96,10 +114,8 @@ class MemberPartitions:
 
     def _open(self, client: ck.Consumer, partitions: Sequence[Partition]) -> Mapping[Partition, int] | None:
         """Let the listener start with these partitions. Return the first offset of each; None if not yet known."""
-        if self.listener is None or not self.listener.ready():
-            return None
         committed = fetch_committed(client, partitions)
-        if committed is None:
+        if committed is None or self.listener is None:
             return None
         begin = self.listener.assigned(committed)
         if begin is None:
@@ -107,8 +123,8 @@ class MemberPartitions:
         known = {partition: position.offset for partition, position in committed.items() if position is not None}
         return {partition: begin.get(partition, known.get(partition, ck.OFFSET_INVALID)) for partition in partitions}
 
-    def _is_ready(self) -> bool:
-        return self.listener is not None and self.listener.ready()
+    def _is_ready(self, partitions: Sequence[Partition]) -> bool:
+        return self.listener is not None and self.listener.ready(partitions)
 
     def _open_waiting(self, client: ck.Consumer) -> None:
         """Try again to start with the partitions that had to wait when they were assigned."""
@@ -123,7 +139,7 @@ class MemberPartitions:
         for partition, offset in starts.items():
             at = reset_offset(self._reset_rule) if offset == ck.OFFSET_INVALID else offset
             client.seek(ck.TopicPartition(partition.topic, partition.number, at))
-        client.resume([ck.TopicPartition(p.topic, p.number) for p in partitions])
+        self.resume(client, partitions)
 
     # -- revoked and lost partitions
 
@@ -174,9 +190,14 @@ class MemberPartitions:
         self._unread -= gone
         known = sorted(gone - self._unopened)
         self._unopened -= gone
+        self._paused -= gone
         self._unreleased -= gone
         return known
 
 
 def _partition(position: ck.TopicPartition) -> Partition:
     return Partition(position.topic, position.partition)
+
+
+def _places(partitions: Iterable[Partition]) -> list[ck.TopicPartition]:
+    return [ck.TopicPartition(partition.topic, partition.number) for partition in partitions]

@@ -100,11 +100,11 @@ class Deliveries(NamedTuple):
 class RebalanceListener(Protocol):
     """Receives the consumer's events about partitions, inside ``poll`` or ``close``."""
 
-    def ready(self) -> bool:
-        """Return whether committed offsets may be read for new partitions.
+    def ready(self, partitions: Sequence[Partition]) -> bool:
+        """Return whether committed offsets may be read for these new partitions.
 
-        Return False while something is under way that could still commit for an earlier lease. The consumer tries
-        again.
+        Return False while something is under way that could still commit for an earlier lease, or while the states of
+        their tasks are not known yet. The consumer asks again in its next ``poll``.
         """
 
     def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:

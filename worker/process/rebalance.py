@@ -84,19 +84,17 @@ class Rebalance:
 
     # -- assigned
 
-    def ready(self) -> bool:
+    def ready(self, partitions: Sequence[Partition]) -> bool:
         """See ``RebalanceListener``.
 
         A coordinator may forget that it removed this member and accept what an earlier lease has sent. So the outcome
         of that must be known before a new lease reads the committed offsets.
         """
-        return not self._responder.undecided
+        return not self._responder.undecided and self._long_tasks.begin(partitions)
 
     def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:
         """See ``RebalanceListener``: begin a lease for each, with what the previous owner recorded."""
         partitions = list(positions)
-        if not self._long_tasks.begin(partitions):
-            return None
         beginning = self._store.begin(positions) if self._store is not None else None
         if self._store is not None and beginning is None:
             return None

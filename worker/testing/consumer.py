@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _names = itertools.count(1)
 _Answer = tuple["Mapping[Partition, Position]", "KafkaFailure | None"]
 
+OPEN_AGAIN = 1.0  # seconds between two attempts to start with partitions, as in ``worker.kafka.member_partitions``
+
 
 class FakeConsumer:
     """See ``worker.kafka.ports.Consumer``. As with the real client, callbacks run inside ``poll`` and ``close``."""
@@ -42,6 +44,7 @@ class FakeConsumer:
         self._revoked_at = 0.0
         self._revoking: set[Partition] = set()  # revoked, and not released yet
         self._unopened: set[Partition] = set()  # assigned, but the listener could not start with them yet
+        self._open_at = 0.0  # the real client waits a second after an attempt that failed
         self._positions: dict[Partition, int] = {}  # of the partitions that this member believes it owns
         self._ended: dict[Partition, int] = {}  # the ends that were reported
         self._flows_at: dict[Partition, float] = {}
@@ -180,11 +183,14 @@ class FakeConsumer:
     def _open(self) -> None:
         """Let the listener start with new partitions, as soon as it can."""
         assigned = sorted(self._unopened)
-        if not assigned or self.deaf or not self._call(self._rebalances, "ready"):
+        if not assigned or self.deaf or self._clock() < self._open_at:
+            return
+        if not self._call(self._rebalances, "ready", assigned):
             return
         positions = {partition: self._group.committed.get(partition) for partition in assigned}
         begin = self._call(self._rebalances, "assigned", positions)
         if begin is None:
+            self._open_at = self._clock() + OPEN_AGAIN
             return
         self._unopened.clear()
         for partition, position in positions.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from tests.process_fake.scene import CANCEL_GRACE, scene
@@ -10,6 +12,9 @@ from tests.process_fake.world import ACKS, World
 from worker.core.commits import HOLD_KEEP_ALIVE
 from worker.errors import ExitCode
 from worker.process.status_block import Command
+
+if TYPE_CHECKING:
+    from worker.core.model import Task
 
 
 def test_a_revoked_partition_is_held_until_its_running_task_is_settled(world: World) -> None:
@@ -228,3 +233,28 @@ def test_a_commit_under_way_is_not_forgotten_by_a_revoke(world: World) -> None:
     world.run(10)
     assert at.rival.records == []
     assert world.committed() == 4
+
+
+@pytest.mark.parametrize("reason", ["drain", "revoked"])
+def test_a_cancellation_that_comes_too_early_is_repeated(
+    world: World, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """The executor's thread may be about to call the handler when the first one comes (B6)."""
+    at = scene(world, Work(seconds=1_000.0), hold=10.0)
+    cancel, missed = at.process.service.cancel, False
+
+    def miss_the_first(*arguments: Any) -> list[Task]:
+        nonlocal missed
+        if missed:
+            return cancel(*arguments)
+        missed = True
+        return []
+
+    monkeypatch.setattr(at.process.service, "cancel", miss_the_first)
+    if reason == "drain":
+        at.process.order(Command.CANCEL)
+    else:
+        world.move(0, at.rival)
+        world.run(10)
+    world.until(lambda: at.process.service.cancelled, 2.0)
+    assert [why for _, why in at.process.service.cancelled] == [reason]

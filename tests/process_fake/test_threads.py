@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.process_fake.world import ACKS, CONFIG, GROUP, World
-from tests.unit.support import Watch
+from tests.unit.support import Watch, a_task
 from worker.codec import DEAD_LETTERED, OK
 from worker.core.model import Partition
 from worker.errors import ExitCode, Reject, Retry
@@ -19,7 +19,8 @@ from worker.executors.thread import ThreadExecutor
 from worker.handlers import attempt as attempt_module
 from worker.handlers import context as context_module
 from worker.handlers.attempt import AttemptRunner
-from worker.process.status_block import SIZE, Command, StatusBlock
+from worker.process.handler_side import executor_of
+from worker.process.status_block import SIZE, Activity, Command, StatusBlock
 from worker.process.wiring import Assembly
 from worker.testing.group_calls import FakeGroupClient
 from worker.testing.transactor import FakeTransactor
@@ -237,3 +238,17 @@ def test_a_task_that_ignores_its_deadline_is_reported(
     when(world, lambda: len(world.broker.records(ACKS)) == 1, lambda: stage.status.order(Command.DRAIN))
     assert stage.loop.run() is ExitCode.DRAINED
     assert reports() == [("warning", "deadline", "requests[0]", 0)]
+
+
+def test_each_start_is_written_into_the_status_block() -> None:
+    """There the supervisor finds what a process has died of, and what runs while it holds the interpreter."""
+    status, mailbox = StatusBlock(bytearray(SIZE)), Mailbox()
+    config = dataclasses.replace(CONFIG, handler="examples.hello:greet", request_topics=("others", "requests"))
+    executor = executor_of(config, mailbox, None, status)
+    executor.start()
+    executor.submit([a_task(offset=42, attempt=2)])
+    while not mailbox.take():
+        mailbox.wait(LONG)
+    executor.stop()
+    start = status.read_start()
+    assert (start.activity, start.topic, start.offset, start.attempt) == (Activity.IDLE, 1, 42, 3)

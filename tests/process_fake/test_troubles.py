@@ -107,6 +107,18 @@ def test_unconfirmed_bytes_are_bounded(world: World, monkeypatch: pytest.MonkeyP
     assert 10 <= len(process.starts) < 14
 
 
+def test_results_wait_while_too_many_answers_are_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stay with the executor, which then waits, too."""
+    world.request("task", work=Work(seconds=5.0))
+    process = world.process()
+    world.until(lambda: process.starts)
+    with monkeypatch.context() as patch:
+        patch.setattr(responder_module, "MAX_UNCONFIRMED", 0)
+        world.run(10)
+        assert world.answers() == []
+    world.until(world.answers)
+
+
 def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> None:
     """Also over dead letters, results that did not fit, and repeats: a leak would stop the process some day."""
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 2)

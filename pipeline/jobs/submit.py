@@ -186,7 +186,13 @@ def _at_least_once(
     if settings.dry_run:
         return there, there
     _check_begun(settings, there, manifest.rows)
-    rest = remaining(_manifest(spark, settings), sent)
+    table = _manifest(spark, settings)
+    if (rows := table.count()) != manifest.rows:
+        raise JobError(
+            f"the manifest has {rows} rows, and {manifest.rows} were planned: it is damaged; nothing was sent. "
+            "Restore it, or plan the table again under another --job"
+        )
+    rest = remaining(table, sent)
     rate = _task_rate(spark, settings, rest.rdd.getNumPartitions()) if settings.rate else None
     start = _written(kafka)
     with (

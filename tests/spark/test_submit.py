@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,8 +33,6 @@ from worker.kafka.cluster import Cluster
 from worker.testing.murmur2 import partition_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.kafka_broker import Broker
@@ -299,6 +298,17 @@ def test_at_least_once_sends_what_is_missing(spark: SparkSession, site: JobSite)
         assert one.partition == partition_of(one.key or b"", 4)
     assert {one.headers.get("job") for one in mine if int((one.key or b"")[-10:]) % 5} == {b"j"}
     assert submit.submit(spark, site.submit(semantics="at-least-once")).sent == 0
+
+
+def test_at_least_once_sends_nothing_of_a_damaged_manifest(spark: SparkSession, site: JobSite) -> None:
+    """Under exactly-once, the log of what was sent shows in the end that requests are missing."""
+    site.plan(spark, 500, parts=4)
+    settings = site.submit(semantics="at-least-once")
+    largest = max(Path(settings.manifest).glob("part-*.parquet"), key=lambda file: file.stat().st_size)
+    largest.unlink()
+    with pytest.raises(JobError, match=r"the manifest has \d+ rows, and 500 were planned"):
+        submit.submit(spark, settings)
+    assert site.sent() == []
 
 
 def test_sent_sequences_are_those_of_the_job(spark: SparkSession) -> None:

@@ -149,7 +149,8 @@ def test_a_process_stopped_in_its_commit_holds_the_others_up_for_a_bounded_time(
     assert zombie.move(stopped, TOPIC, 0)
 
     begun = time.monotonic()
-    assert "timeout" in unavailable(lambda: done(successor, 0))
+    said = unavailable(lambda: done(successor, 0))
+    assert "timeout" in said or "no answer from the server" in said  # server and client have the same limit
     while not results(successor):
         assert time.monotonic() - begun < 5 * BOUND
         with contextlib.suppress(StoreUnavailableError):

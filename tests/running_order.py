@@ -71,17 +71,15 @@ def in_running_order(items: Iterable[Item], path: Callable[[Item], Path]) -> lis
     scopes: dict[str, list[Path]] = defaultdict(list)
     for file in sorted(files, key=_slowest_first):
         scopes[scope_of(file)].append(file)
-    in_order = sorted(scopes.values(), key=lambda scope: _TURNS[_kind(scope[0])])
+    in_order = sorted(scopes.values(), key=lambda scope: _turn(scope[0]))
     return [item for scope in in_order for file in scope for item in files[file]]
 
 
-_TURNS = {"computing": 0, "quick": 1, "waiting": 2}
-
-
-def _kind(file: Path) -> str:
+def _turn(file: Path) -> int:
+    """Return when a file runs: 0 if it computes for long, 1 if it computes for seconds, 2 if it waits for a broker."""
     if file.parts[1] in COMPUTING:
-        return "computing"
-    return "quick" if file.parts[1] in QUICK else "waiting"
+        return 0
+    return 1 if file.parts[1] in QUICK else 2
 
 
 def _slowest_first(file: Path) -> int:

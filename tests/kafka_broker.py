@@ -65,9 +65,12 @@ class Broker:
 
     def shorten_sessions(self, group: str) -> None:
         """Shorten the group's session, which the broker sets under the consumer protocol: 45 s by default."""
+        self.configure(group, "consumer.session.timeout.ms", 2000)
+
+    def configure(self, group: str, name: str, value: int) -> None:
+        """Set something for one group, perhaps before it exists."""
         admin = api.AdminClient({"bootstrap.servers": self.bootstrap})
-        session = "consumer.session.timeout.ms"
-        setting = api.ConfigEntry(session, "2000", incremental_operation=api.AlterConfigOpType.SET)
+        setting = api.ConfigEntry(name, str(value), incremental_operation=api.AlterConfigOpType.SET)
         resource = api.ConfigResource(api.ResourceType.GROUP, group, incremental_configs=[setting])
         for altered in admin.incremental_alter_configs([resource]).values():
             altered.result(CREATE_SECONDS)

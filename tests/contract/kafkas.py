@@ -35,6 +35,7 @@ class Kafka(Protocol):
     def producer(self, *, batch_bytes: int = 1_000_000) -> Producer: ...
     def append(self, topic: str, value: bytes | None, key: bytes | None = None, *, number: int = 0) -> None: ...
     def idle(self, seconds: float) -> None: ...
+    def slow_heartbeats(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -63,6 +64,9 @@ class FakeKafka:
 
     def idle(self, seconds: float) -> None:
         self.clock.wait(seconds)
+
+    def slow_heartbeats(self) -> None:
+        """There are none."""
 
     def close(self) -> None:
         """Nothing outlives the test."""
@@ -109,6 +113,10 @@ class RealKafka:
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def slow_heartbeats(self) -> None:
+        """The longest that a broker allows. Under the classic protocol, the members have their own interval."""
+        self._broker.configure(self._group, "consumer.heartbeat.interval.ms", 15_000)
 
     def close(self) -> None:
         for client in self._clients:

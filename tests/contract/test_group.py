@@ -39,6 +39,19 @@ def test_members_share_the_partitions(kafka: Kafka) -> None:
     assert "lost" not in ours.events
 
 
+def test_partitions_move_sooner_than_the_heartbeats_of_the_group(kafka: Kafka) -> None:
+    """An idle member sends one every second, whatever interval the group has: 5 s by default, and 15 s here."""
+    topic = kafka.topic(4)
+    kafka.slow_heartbeats()
+    first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
+    ours.listen(first, topic)
+    Reader(kafka, first).until(lambda: len(ours.owned) == 4)
+    theirs.listen(second, topic)
+    came = kafka.now()
+    Reader(kafka, first, second).until(lambda: len(theirs.owned) == 2)
+    assert kafka.now() - came < 8
+
+
 def test_what_stays_is_not_touched_by_a_rebalance(kafka: Kafka) -> None:
     """Cooperative: a partition that a member keeps is neither revoked nor read again."""
     topic = kafka.topic(2)

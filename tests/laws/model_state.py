@@ -123,14 +123,20 @@ class ModelState:
                 self.blamed.append(place)
 
     def _count_crash(self, task: Task) -> None:
-        """Only what is sure to be charged: the lowest unanswered one that does not wait, if its start was recorded."""
+        """Only what is sure to be charged: the lowest unanswered one that does not wait, if its start was recorded.
+
+        Of two crashes in a row one is charged, if the second task started before the first was there again.
+        """
         partition, offset = task.record.partition, task.record.offset
+        owned = self.assignment.owner_of(task)
+        if owned is not None and owned.starts._to_blame:
+            self.crashes.subtract({place: 1 for place in self.crashes if place[0] == partition})
         recorded, position = self.recorded(partition), self.group.get(partition)
         done = _offsets(recorded)
         start = position.offset if position else 0
         done |= recorded.detached.keys()
         unanswered = [one.offset for one in self.logs[partition] if one.offset >= start and one.offset not in done]
-        first = min(one for one in unanswered if one not in recorded.waiting) if task.claim.valid else -1
+        first = min((one for one in unanswered if one not in recorded.waiting), default=-1) if task.claim.valid else -1
         if offset == first and recorded.started_below is not None and offset < recorded.started_below:
             self.crashes[partition, offset] += 1
 
@@ -145,8 +151,9 @@ class ModelState:
 
     def _check_release(self, owned: OwnedPartition) -> None:
         """The next owner may begin: it has to find all that was settled, and nothing that seems to run."""
-        recorded = self.recorded(owned.partition)
-        known = self.settled[owned] <= self.committed_as_settled.get(owned.partition, frozenset())
+        recorded, position = self.recorded(owned.partition), self.group.get(owned.partition)
+        below, done = position.offset if position else 0, _offsets(recorded)
+        known = all(one < below or one in done for one in self.settled[owned])
         quiet = recorded.started_below is None or owned.starts._to_blame  # what a former owner has left
         if not known or not quiet or self.at_the_executor(owned) or self._delivering(owned):
             self.released_early.append(owned.partition)

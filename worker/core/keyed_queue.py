@@ -77,7 +77,7 @@ class KeyedQueue:
         tasks = self._take_returned(limit, below, now, held)
         while len(tasks) < limit:
             self._move_blocked(now)
-            if not self._fresh or self._fresh[0].record.offset >= below:
+            if not self._fresh or not _may_start(self._fresh[0].record.offset, below, held):
                 break
             tasks.append(self._fresh.popleft())
         for task in tasks:

@@ -6,6 +6,8 @@ The partitions of the member, and how they are assigned and revoked, are in ``me
 from __future__ import annotations
 
 import logging
+import math
+import time
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from worker.core.model import PartitionEnd, Record
+
+HEARTBEAT_SECONDS = 1.0  # between two heartbeats of an idle process
 
 log = structlog.get_logger("kafka")
 # With auto.offset.reset=error, the partition would stop without any sign.
@@ -52,6 +56,7 @@ class ConfluentConsumer:
         self._identity: str | None = None  # the member id that our partitions were given to, under the classic protocol
         self._removed = False
         self._closing = False
+        self._heartbeat_at = math.inf  # not before it has subscribed
         self._membership: object = None
         self._client = self._make()
 
@@ -86,6 +91,8 @@ class ConfluentConsumer:
     def poll(self, limit: int, timeout: float) -> list[Record | PartitionEnd]:
         """See ``ports.Consumer``."""
         self._partitions.proceed(self._client)
+        if timeout > 0:  # who waits for records has nothing else to do
+            self._send_heartbeat()
         messages = self._consume(limit, timeout)
         self._callback_errors.check()  # after its exception the process ends, and these records are read again
         records = self._reader.read(messages)
@@ -188,6 +195,16 @@ class ConfluentConsumer:
         topics = self._topics if self._away is None else [self._away]
         # The client drops callbacks that are not passed again.
         self._client.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        self._heartbeat_at = time.monotonic() + HEARTBEAT_SECONDS
+
+    def _send_heartbeat(self) -> None:
+        """Send the next heartbeat now, unless there was one a moment ago. New partitions come with its reply.
+
+        Otherwise an idle process gets them up to 5 s late, which is the broker's default interval. librdkafka 2.16
+        sends a heartbeat whenever the application subscribes. For the same topics, it changes nothing else.
+        """
+        if self.protocol == "consumer" and time.monotonic() >= self._heartbeat_at:  # a classic member would join again
+            self._change_subscription()
 
     def _fall_back(self) -> None:
         self._unsupported = False

@@ -203,8 +203,14 @@ class ConfluentConsumer:
         Otherwise an idle process gets them up to 5 s late, which is the broker's default interval. librdkafka 2.16
         sends a heartbeat whenever the application subscribes. For the same topics, it changes nothing else.
         """
-        if self.protocol == "consumer" and time.monotonic() >= self._heartbeat_at:  # a classic member would join again
+        if self.protocol != "consumer" or time.monotonic() < self._heartbeat_at:
+            return  # a classic member would join again
+        try:
             self._change_subscription()
+        except ck.KafkaException as error:
+            if error.args[0].code() != FATAL:
+                raise
+            # The client has failed. The poll that follows reports why.
 
     def _fall_back(self) -> None:
         self._unsupported = False

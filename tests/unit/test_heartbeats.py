@@ -1,0 +1,91 @@
+"""An idle member sends a heartbeat every second, by subscribing again to the same topics."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import confluent_kafka as ck
+import pytest
+
+from tests.contract.recorder import Recorder
+from tests.unit.support import Watch
+from worker.errors import ClientFatalError
+from worker.kafka import consumer as module
+from worker.kafka.consumer import ConfluentConsumer
+
+_FATAL = ck.KafkaError._FATAL
+
+
+class Client:
+    """Counts subscriptions. ``failed`` is what its thread has failed of."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.subscribed_at: list[float] = []
+        self.failed: ck.KafkaError | None = None
+        self.on_error: Any = None
+        self._watch = watch
+
+    def subscribe(self, _topics: object, **_callbacks: object) -> None:
+        self.subscribed_at.append(self._watch.time())
+        if self.failed is not None:
+            raise ck.KafkaException(ck.KafkaError(_FATAL))
+
+    def poll(self, timeout: float) -> None:
+        self._watch.sleep(timeout)
+        if self.failed is not None:
+            self.on_error(self.failed)
+
+    def consume(self, *_: object) -> list[Any]:
+        return []
+
+    def memberid(self) -> str:
+        return "m"
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=watch.time))
+    return watch
+
+
+def member(watch: Watch, protocol: str) -> tuple[ConfluentConsumer, Client]:
+    consumer = ConfluentConsumer({protocol: {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}})
+    client = Client(watch)
+    client.on_error = consumer._on_error
+    consumer._client = cast("Any", client)
+    return consumer, client
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("consumer", 11), ("classic", 1)])
+def test_one_that_waits_for_records_sends_one_every_second(watch: Watch, protocol: str, expected: int) -> None:
+    """A classic member would join again, so it does not."""
+    consumer, client = member(watch, protocol)
+    consumer.poll(1, 0.1)
+    assert client.subscribed_at == [], "it has no topics yet"
+    consumer.subscribe(["t"], Recorder(), Recorder())
+    for _ in range(41):
+        consumer.poll(1, 0.25)
+    assert len(client.subscribed_at) == expected
+
+
+def test_a_busy_one_leaves_it_to_the_client(watch: Watch) -> None:
+    """1,000 of them would otherwise cost the coordinator a CPU."""
+    consumer, client = member(watch, "consumer")
+    consumer.subscribe(["t"], Recorder(), Recorder())
+    for _ in range(10):
+        watch.sleep(1.0)
+        consumer.poll(1, 0.0)
+    assert len(client.subscribed_at) == 1
+
+
+def test_a_client_that_has_failed_says_why(watch: Watch) -> None:
+    """The subscription only says that it has failed, before the client has called back."""
+    consumer, client = member(watch, "consumer")
+    consumer.subscribe(["t"], Recorder(), Recorder())
+    watch.sleep(1.0)
+    client.failed = ck.KafkaError(ck.KafkaError.GROUP_AUTHORIZATION_FAILED, "not allowed", fatal=True)
+    with pytest.raises(ClientFatalError, match="not allowed"):
+        consumer.poll(1, 0.25)
+    assert len(client.subscribed_at) == 2

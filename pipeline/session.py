@@ -38,6 +38,8 @@ _ROWS_A_TASK = 1_000_000
 _FORMAT_JAR = re.compile(r"(delta|iceberg)-")  # prefix of the name of a jar that only one format needs
 _PACKAGES_LINE = re.compile(r"^\s*spark\.jars\.packages[\s=:]+(\S+)", re.MULTILINE)  # in Spark's properties files
 
+_JAVA = "spark.driver.extraJavaOptions"
+
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -51,6 +53,16 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "true",
 }
+# For a few rows, Spark spends its time on planning again, on compiling what it generates, and on many empty tasks.
+_SMALL_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.enabled": "false",
+    _SHUFFLE: "2",
+}
+# The JVM ends before the code of its second compiler has paid for itself.
+_SMALL_JAVA = "-XX:TieredStopAtLevel=1"
 _FORMAT_SETTINGS: dict[str, dict[str, str]] = {
     "parquet": {},
     "delta": {
@@ -66,12 +78,14 @@ def build_session(
     *,
     master: str | None = None,
     table_format: TableFormat = "parquet",
+    small: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the session; the first call creates it.
 
-    Without ``master``, that of spark-submit counts, else ``local[*]``. ``options`` are more Spark settings, for tests.
-    Call it on the main thread, before other threads start.
+    Without ``master``, that of spark-submit counts, else ``local[*]``. ``small`` means that the job has few rows: a
+    local session then starts and plans faster. ``options`` are more Spark settings, for tests. Call it on the main
+    thread, before other threads start.
     """
     _find_programs(master)
     builder = SparkSession.builder.appName(name)
@@ -83,6 +97,8 @@ def build_session(
         **_jars(table_format),
         **_FORMAT_SETTINGS[table_format],
     }
+    if small and _is_ours(master):
+        settings |= {**_SMALL_SETTINGS, _JAVA: f"{settings.get(_JAVA, '')} {_SMALL_JAVA}".strip()}
     for key, value in {**settings, **(options or {})}.items():
         builder = builder.config(key, value)
     with _in_temp_dir():
@@ -117,7 +133,13 @@ def log4j_options() -> dict[str, str]:
     file = Path(__file__).with_name("log4j2.properties")
     if "SPARK_CONF_DIR" in os.environ or _under_spark_submit():
         return {}
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={file.as_uri()}"}
+    return {_JAVA: f"-Dlog4j2.configurationFile={file.as_uri()}"}
+
+
+def _is_ours(master: str | None) -> bool:
+    """Return whether the session is local, and no other program or file sets it up."""
+    local = master is None or master.startswith("local")
+    return local and "SPARK_CONF_DIR" not in os.environ and not _under_spark_submit()
 
 
 def _under_spark_submit() -> bool:

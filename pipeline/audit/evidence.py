@@ -81,6 +81,17 @@ def of_manifest(facts: ManifestFacts) -> Evidence:
     return Evidence(name, State.OK, f"{facts.rows:,} rows as planned{digest}")
 
 
+def of_bronze(lost: int | None) -> Evidence:
+    """Check that bronze has all rows that were collected. ``lost`` is None if their number was not recorded."""
+    name = "bronze has all rows that were collected"
+    if lost is None:
+        return Evidence(name, State.NOT_CHECKED, "the number of rows was not recorded")
+    if lost:
+        detail = f"bronze has {lost:,} rows fewer than were collected: files are missing or empty"
+        return Evidence(name, State.FAILED, detail, "restore its files from a backup, or collect into another lake")
+    return Evidence(name, State.OK, "as many as recorded")
+
+
 def of_runs(run: str, without_run: int, other_runs: Iterable[str]) -> Evidence:
     """Check that the answers are known to be to this run's requests. ``without_run`` of them name no run."""
     name = "the answers belong to this run"

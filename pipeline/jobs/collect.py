@@ -198,14 +198,17 @@ class _Collector:
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
         }
-        records = self._spark.readStream.format("kafka").options(**options).load()
-        return decode_records(records, settings.kafka.dead_letter_topic)
+        return self._spark.readStream.format("kafka").options(**options).load()
 
-    def _write(self, rows: DataFrame, batch: int) -> None:
+    def _write(self, records: DataFrame, batch: int) -> None:
         """Write a batch. Spark calls it for each batch on its thread, and again for one that was not finished."""
+        context = records.sparkSession.sparkContext
         if self.query is None:
-            self.query = str(rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+            self.query = str(context.getLocalProperty("sql.streaming.queryId"))
         self._check_topics()
+        # One file per parallel task: Kafka may have many partitions with few records in each batch. Before decoding,
+        # because Spark prepares a Python worker again for each partition that it reads.
+        rows = decode_records(records.coalesce(context.defaultParallelism), self._settings.kafka.dead_letter_topic)
         read, stored = Observation(), Observation()
         # Jobs with the same topics share the table. Records that another job has stored are not stored again.
         new = rows.observe(read, F.count(F.lit(1)).alias("rows")).where(~before(self._bronze.covered(self.query)))
@@ -215,8 +218,7 @@ class _Collector:
             F.count_if(F.col("decode_error").isNotNull()).alias("undecodable"),
             F.count_if(of_run(self._settings.job, self._run_id)).alias("answered"),
         )
-        # One file per parallel task: Kafka may have many partitions with few records in each batch.
-        self._bronze.write(observed.coalesce(rows.sparkSession.sparkContext.defaultParallelism), self.query, batch)
+        self._bronze.write(observed, self.query, batch)
         self._ends = self._checkpoint.positions() or {}
         self._record()
         self.rows += stored.get["rows"]

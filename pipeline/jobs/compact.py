@@ -35,7 +35,7 @@ _UNDER_WAY = "_compacting-"  # prefix of the name of an incomplete folder
 def compact(spark: SparkSession, settings: CompactSettings) -> int:
     """Compact the days before ``settings.before``. Return how many folders became one.
 
-    Raise JobError if the number of rows written differs from the number read.
+    Raise JobError if the folders have lost rows, or if the number of rows written differs from the number read.
     """
     bronze = Bronze(spark, settings)
     if bronze.parquet is None:
@@ -89,6 +89,8 @@ def _is_final(bronze: ParquetBatches, queries: dict[str, dict[str, Any]], part: 
 
 
 def _merge(spark: SparkSession, bronze: ParquetBatches, parts: list[Part]) -> None:
+    if lost := bronze.lost_rows(parts):
+        raise JobError(f"{lost} rows of {bronze.path} are lost: restore its files from a backup before compacting them")
     query = f"{COMPACT}{uuid.uuid4().hex}"
     draft = f"{bronze.path}/{_UNDER_WAY}{uuid.uuid4().hex}"
     rows = spark.read.schema(BRONZE).options(**READING).parquet(*(part.uri for part in parts))
@@ -100,5 +102,6 @@ def _merge(spark: SparkSession, bronze: ParquetBatches, parts: list[Part]) -> No
     expected, written = rows.count(), spark.read.parquet(f"{draft}/batch=0").count()
     if expected != written:
         raise JobError(f"{written} rows were written instead of {expected}: the old files stay as they are")
+    bronze.record_rows(f"{draft}/batch=0", written)
     bronze.files.write_json(f"{draft}/{REPLACES}", {"query": query, "replaces": [part.name for part in parts]})
     bronze.files.rename(draft, f"{bronze.path}/query={query}")

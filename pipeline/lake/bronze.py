@@ -112,6 +112,13 @@ class Bronze:
         """Return whether several jobs have collected at the same time, or compacted."""
         return len(self.queries()) > 1 or (self.parquet is not None and self.parquet.compactions() > 1)
 
+    def lost_rows(self) -> int | None:
+        """Return how many collected rows the table has lost. None if the numbers were not recorded.
+
+        Delta and Iceberg know their files, and raise an error if one is missing.
+        """
+        return None if self.parquet is None else retry_if_files_replaced(self.parquet.lost_rows)
+
     def ends(self) -> Positions:
         """Return the end of the table, by topic and partition. A second call reads only new rows."""
         ends: Positions = self._store.ends()

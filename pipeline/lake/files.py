@@ -76,8 +76,11 @@ class Files:
             stream.close()
 
     def read_json(self, uri: str) -> dict[str, Any]:
-        """Return the object in a small JSON file. Raise JobError if the file does not exist."""
-        content: dict[str, Any] = json.loads(self.read(uri))
+        """Return the object in a small JSON file. Raise JobError if the file does not exist or is damaged."""
+        try:
+            content: dict[str, Any] = json.loads(self.read(uri))
+        except ValueError as error:
+            raise JobError(f"{uri} is damaged ({error}): restore it from a backup") from error
         return content
 
     def write(self, uri: str, text: str) -> None:

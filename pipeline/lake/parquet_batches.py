@@ -2,13 +2,15 @@
 
 The folder is ``query=<id>/batch=<number>``, and a repeated batch overwrites it. The id is that of a checkpoint's query,
 so two checkpoints never write to the same folder. Compaction adds further queries, each with a list of the folders
-that it replaces.
+that it replaces. An empty file ``_rows-<number>`` says how many rows a folder has, because Spark ignores files that
+are missing from it or empty.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.lake.files import Files
@@ -16,6 +18,8 @@ from pipeline.lake.schemas import BRONZE
 from pipeline.lake.tables import READING, WRITING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.lake.checkpoint import Positions
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 COMPACT = "compact-"  # prefix of the name of a query that compaction made
 REPLACES = "_replaces.json"
 _DONE = "_SUCCESS"
+_ROWS = "_rows-"  # with "=" instead, Spark would take it for data
 
 
 class Part(NamedTuple):
@@ -100,7 +105,25 @@ class ParquetBatches:
 
     def write(self, rows: DataFrame, query: str, batch: int) -> None:
         """Write a batch in place of an earlier attempt at it."""
-        rows.write.options(**WRITING).mode("overwrite").parquet(f"{self.path}/query={query}/batch={batch}")
+        folder, counted = f"{self.path}/query={query}/batch={batch}", Observation()
+        observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
+        observed.write.options(**WRITING).mode("overwrite").parquet(folder)
+        self.record_rows(folder, counted.get["rows"])
+
+    def record_rows(self, folder: str, rows: int) -> None:
+        """Record how many rows a new folder has."""
+        self.files.write(f"{folder}/{_ROWS}{rows}", "")
+
+    def lost_rows(self, parts: Iterable[Part] | None = None) -> int | None:
+        """Return how many recorded rows are no longer in these folders, by default in all.
+
+        None if none of them has a record: they were written by an earlier version.
+        """
+        recorded = dict(_recorded(uri) for uri in self.files.glob(f"{self.path}/query=*/batch=*/{_ROWS}*"))
+        known = [part.uri for part in (self.parts() if parts is None else parts) if part.uri in recorded]
+        if not known:
+            return None
+        return sum(recorded[uri] for uri in known) - self._read(known).count()
 
     def _read(self, uris: list[str]) -> DataFrame:
         return self._spark.read.schema(BRONZE).options(**READING).parquet(*uris)
@@ -112,6 +135,12 @@ def ends_of(table: DataFrame) -> Positions:
     for row in table.groupBy("topic", "partition").agg(F.max("offset").alias("last")).collect():
         ends.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
     return ends
+
+
+def _recorded(uri: str) -> tuple[str, int]:
+    """Return a folder and the number of its rows, from the file that records it."""
+    folder, _, name = uri.rpartition("/")
+    return folder, int(name.removeprefix(_ROWS))
 
 
 def _part(uri: str) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -23,8 +24,15 @@ _OPTIONS = {
     "csv": {"header": "true", "escape": '"', "multiLine": "true", "mode": "FAILFAST"},
     "json": {"mode": "FAILFAST"},
 }
+_SMALL = 1_000_000  # bytes
 _WHOLE = "decimal(38,0)"
 _TEXTUAL = (T.StringType, T.NumericType, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+
+
+def is_small(source: Source | None) -> bool:
+    """Return whether the table of work is known to have few rows: a local file of at most a megabyte."""
+    file = None if source is None else Path(source.uri)
+    return file is not None and file.is_file() and file.stat().st_size <= _SMALL
 
 
 def read_source(spark: SparkSession, source: Source) -> DataFrame:

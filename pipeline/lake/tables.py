@@ -7,6 +7,7 @@ writes last. Each folder is first written under a hidden name and then renamed.
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
     from pipeline.settings import Table
 
 # A site may have other defaults. With those, a missing file would silently shrink a table, and a table without
-# ``_SUCCESS`` would stay invisible.
-READING = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+# ``_SUCCESS`` would stay invisible. Parquet's writers store checksums of the pages, but its readers skip them.
+READING = {
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
 WRITING = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "true"}
 ICEBERG_WRITING = {"fanout-enabled": "true"}  # so that rows need not be sorted by partition first
 _MARKS = {"parquet": "_SUCCESS", "delta": "_delta_log"}
+_BETWEEN_RENAMES = 1.0  # seconds after which a writer between two renames is taken for dead
 
 
 def local_dataframe(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType | str) -> DataFrame:
@@ -57,6 +63,8 @@ def table_exists(spark: SparkSession, table: Table) -> bool:
     """Return whether there is a complete table."""
     if table.in_catalog:
         return bool(spark.catalog.tableExists(table.name))
+    if table.format == "parquet":
+        _restore(Files(spark), table.name)
     return Files(spark).exists(f"{table.folder}/{_MARKS[table.format]}")
 
 
@@ -100,7 +108,8 @@ def _write_metadata(frame: DataFrame, path: str, metadata: dict[str, dict[str, A
 def replace_table(frame: DataFrame, table: Table, metadata: dict[str, dict[str, Any]] | None = None) -> None:
     """Write a table that may exist already. Readers find the old one or the new one. ``metadata`` as above.
 
-    A Parquet table is missing for a moment between two renames. Readers then get an error, never half a table.
+    A Parquet table is missing for a moment between two renames. Readers then get an error, never half a table. If the
+    call is killed there, the next one that looks for the table restores the old one.
     """
     if table.format == "parquet":
         _replace_folder(frame, table.name, metadata)
@@ -117,11 +126,23 @@ def _replace_folder(frame: DataFrame, path: str, metadata: dict[str, dict[str, A
     files = Files(frame.sparkSession)
     with _written(frame, path) as hidden:
         _write_metadata(frame, hidden, metadata)
-        old = _hidden(path)
+        _restore(files, path)
+        old = _replaced(path)
         if files.exists(path):
+            files.delete(old)
             files.rename(path, old)
         files.rename(hidden, path)
         files.delete(old)
+
+
+def _restore(files: Files, path: str) -> None:
+    """Give the old table its name again if a call was killed between the two renames of a replacement."""
+    old = _replaced(path)
+    if files.exists(path) or not files.exists(old):
+        return
+    time.sleep(_BETWEEN_RENAMES)
+    if not files.exists(path) and files.exists(old):
+        files.rename(old, path)
 
 
 @contextlib.contextmanager
@@ -137,8 +158,17 @@ def _written(frame: DataFrame, path: str) -> Iterator[str]:
 
 def _hidden(path: str) -> str:
     """Return a new name beside a path, with a prefix that Spark ignores."""
+    return _beside(path, uuid.uuid4().hex)
+
+
+def _replaced(path: str) -> str:
+    """Return the name of the old table while another one takes its place."""
+    return _beside(path, "replaced")
+
+
+def _beside(path: str, ending: str) -> str:
     parent, _, name = path.rpartition("/")
-    return f"{parent}/_{name}.{uuid.uuid4().hex}"
+    return f"{parent}/_{name}.{ending}"
 
 
 @contextlib.contextmanager

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
+from pipeline import session
+from pipeline.lake.sources import is_small
 from pipeline.session import _jars
+from pipeline.settings import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    import pytest
     from pyspark.sql import SparkSession
 
 
@@ -54,3 +57,37 @@ def test_the_packages_of_the_site_are_fetched_too(tmp_path: Path, monkeypatch: p
 def test_the_kafka_connector_is_loaded(spark: SparkSession) -> None:
     source = spark.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1").option("subscribe", "t")
     assert "offset" in source.load().columns
+
+
+@pytest.mark.parametrize(("master", "set_up_by"), [(None, None), ("local[2]", None), ("yarn", None), (None, "site")])
+def test_only_our_own_local_session_is_set_up_for_a_small_job(
+    monkeypatch: pytest.MonkeyPatch, master: str | None, set_up_by: str | None
+) -> None:
+    given: dict[str, str] = {}
+
+    class Builder:
+        def config(self, key: str, value: str) -> Builder:
+            given[key] = value
+            return self
+
+        def getOrCreate(self) -> None:  # noqa: N802 - Spark's name
+            """Create nothing."""
+
+        def __getattr__(self, _name: str) -> Any:
+            return lambda _value: self
+
+    monkeypatch.setattr(session, "SparkSession", type("Session", (), {"builder": Builder()}))
+    if set_up_by:
+        monkeypatch.setenv("SPARK_CONF_DIR", set_up_by)
+    session.build_session("job", master=master, small=True)
+    ours = master != "yarn" and not set_up_by
+    assert ("spark.sql.codegen.wholeStage" in given) == ours
+    assert ("-XX:TieredStopAtLevel=1" in given.get("spark.driver.extraJavaOptions", "")) == ours
+
+
+def test_a_small_job_is_known_by_its_file(tmp_path: Path) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(bytes(1_000_000))
+    large.write_bytes(bytes(1_000_001))
+    sources = [Source(uri=str(uri), id="id", payload="p") for uri in (small, large, tmp_path, "s3a://bucket/table")]
+    assert [is_small(source) for source in (*sources, None)] == [True, False, False, False, False]

@@ -59,6 +59,11 @@ def test_what_may_hide_records_is_no_evidence(changes: dict[str, Any], name: str
     assert failed(evidence.of_answers(facts(**changes))) == [name]
 
 
+@pytest.mark.parametrize(("lost", "state"), [(None, State.NOT_CHECKED), (0, State.OK), (2, State.FAILED)])
+def test_rows_that_bronze_has_lost_are_no_evidence(lost: int | None, state: State) -> None:
+    assert evidence.of_bronze(lost).state is state
+
+
 def test_what_expired_before_the_submit_is_nobodys_loss() -> None:
     assert failed(evidence.of_answers(facts(begins={0: 3}, expected_begins={0: 3}))) == []
     assert failed(evidence.of_answers(facts(begins={0: 4}, expected_begins={0: 3}))) != []

@@ -54,6 +54,14 @@ MUTANTS = (
         (_FAKE.format("start_limits"), _FAKE.format("once"), _LAWS.format("partition")),
     ),
     Mutant(
+        "a failed task starts before a commit has recorded it",
+        "attempts",
+        "worker/core/keyed_queue.py",
+        "            if not self._fresh or not _may_start(self._fresh[0].record.offset, below, held):\n",
+        "            if not self._fresh or self._fresh[0].record.offset >= below:\n",
+        ("tests/unit/test_held_tasks.py",),
+    ),
+    Mutant(
         "at-most-once starts a failed task again",
         "starts",
         "worker/process/results.py",

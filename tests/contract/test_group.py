@@ -40,7 +40,7 @@ def test_members_share_the_partitions(kafka: Kafka) -> None:
 
 
 def test_partitions_move_sooner_than_the_heartbeats_of_the_group(kafka: Kafka) -> None:
-    """An idle member sends one every second, whatever interval the group has: 5 s by default, and 15 s here."""
+    """A member sends one every second, whatever interval the group has: 5 s by default, and 15 s here."""
     topic = kafka.topic(4)
     kafka.slow_heartbeats()
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from worker.core.model import PartitionEnd, Record
 
-HEARTBEAT_SECONDS = 1.0  # between two heartbeats of an idle process
+HEARTBEAT_SECONDS = 1.0  # at most, between two heartbeats under the consumer protocol
 
 log = structlog.get_logger("kafka")
 # With auto.offset.reset=error, the partition would stop without any sign.
@@ -91,7 +91,7 @@ class ConfluentConsumer:
     def poll(self, limit: int, timeout: float) -> list[Record | PartitionEnd]:
         """See ``ports.Consumer``."""
         self._partitions.proceed(self._client)
-        if timeout > 0:  # who waits for records has nothing else to do
+        if self.protocol == "consumer" and time.monotonic() >= self._heartbeat_at:
             self._send_heartbeat()
         messages = self._consume(limit, timeout)
         self._callback_errors.check()  # after its exception the process ends, and these records are read again
@@ -198,13 +198,12 @@ class ConfluentConsumer:
         self._heartbeat_at = time.monotonic() + HEARTBEAT_SECONDS
 
     def _send_heartbeat(self) -> None:
-        """Send the next heartbeat now, unless there was one a moment ago. New partitions come with its reply.
+        """Send the next heartbeat now. Its reply says which partitions come and go.
 
-        Otherwise an idle process gets them up to 5 s late, which is the broker's default interval. librdkafka 2.16
-        sends a heartbeat whenever the application subscribes. For the same topics, it changes nothing else.
+        Otherwise that takes up to 5 s, which is the broker's default interval. librdkafka 2.16 sends a heartbeat
+        whenever the application subscribes, and for the same topics nothing else changes. A classic member would join
+        again.
         """
-        if self.protocol != "consumer" or time.monotonic() < self._heartbeat_at:
-            return  # a classic member would join again
         try:
             self._change_subscription()
         except ck.KafkaException as error:

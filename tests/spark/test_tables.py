@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -114,5 +115,5 @@ def test_a_reader_waits_for_a_writer_that_is_between_its_renames(
     def writer_goes_on(_seconds: float) -> None:
         Path(f"{folder}2").rename(folder)
 
-    monkeypatch.setattr("time.sleep", writer_goes_on)
+    monkeypatch.setattr(tables, "time", SimpleNamespace(sleep=writer_goes_on))
     assert found(spark, table) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SECONDS = 5.0  # for one request
 PAUSE_SECONDS = 0.05
+MOST_CLOSING = 4  # consumers that are still closing, before commits are refused
 MOST_CONSUMERS = 16  # kept, because creating one takes a few threads and 50 ms
 _OF_CONSUMERS = {"group.id", "enable.auto.commit", "isolation.level"}
 _NO_ANSWER = KafkaFailure("_TIMED_OUT", "the commit was not answered", retriable=True)
@@ -31,6 +33,7 @@ class ConfluentGroupClient:
         self._admin: Admin | None = None
         self._consumers: dict[tuple[str, bool], ck.Consumer] = {}
         self._answers: list[ck.KafkaError | None] = []
+        self._closing: list[threading.Thread] = []
 
     def members(self, group: str) -> list[MemberView] | KafkaFailure:
         """See ``ports.GroupClient``."""
@@ -53,6 +56,9 @@ class ConfluentGroupClient:
 
     def commit(self, group: str, partition: Partition, position: Position) -> KafkaFailure | None:
         """See ``ports.GroupClient``."""
+        self._closing = [thread for thread in self._closing if thread.is_alive()]
+        if len(self._closing) >= MOST_CLOSING:
+            return _NO_ANSWER
         consumer = self._consumer(group, stable=True)
         self._answers.clear()
         try:
@@ -87,7 +93,7 @@ class ConfluentGroupClient:
             changed = {"group.id": group, "isolation.level": level, "on_commit": self._on_commit}
             consumer = ck.Consumer(quiet(self._properties, lambda _error: None) | changed)
             if len(self._consumers) >= MOST_CONSUMERS:
-                self._consumers.pop(next(iter(self._consumers))).close()
+                self._close(self._consumers.pop(next(iter(self._consumers))))
         self._consumers[group, stable] = consumer  # at the end, because the one unused for longest is removed first
         return consumer
 
@@ -95,7 +101,13 @@ class ConfluentGroupClient:
         for stable in (True, False):
             consumer = self._consumers.pop((group, stable), None)
             if consumer is not None:
-                consumer.close()
+                self._close(consumer)
+
+    def _close(self, consumer: ck.Consumer) -> None:
+        """Close a consumer on another thread, because with an unanswered commit this waits for the coordinator."""
+        thread = threading.Thread(target=consumer.close, name="close-consumer", daemon=True)
+        thread.start()
+        self._closing.append(thread)
 
     def _on_commit(self, error: ck.KafkaError | None, places: list[ck.TopicPartition]) -> None:
         self._answers.append(error or next((place.error for place in places if place.error), None))

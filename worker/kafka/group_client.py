@@ -56,8 +56,7 @@ class ConfluentGroupClient:
 
     def commit(self, group: str, partition: Partition, position: Position) -> KafkaFailure | None:
         """See ``ports.GroupClient``."""
-        self._closing = [thread for thread in self._closing if thread.is_alive()]
-        if len(self._closing) >= MOST_CLOSING:
+        if sum(thread.is_alive() for thread in self._closing) >= MOST_CLOSING:
             return _NO_ANSWER
         consumer = self._consumer(group, stable=True)
         self._answers.clear()
@@ -107,7 +106,7 @@ class ConfluentGroupClient:
         """Close a consumer on another thread, because with an unanswered commit this waits for the coordinator."""
         thread = threading.Thread(target=consumer.close, name="close-consumer", daemon=True)
         thread.start()
-        self._closing.append(thread)
+        self._closing = [one for one in (*self._closing, thread) if one.is_alive()]
 
     def _on_commit(self, error: ck.KafkaError | None, places: list[ck.TopicPartition]) -> None:
         self._answers.append(error or next((place.error for place in places if place.error), None))

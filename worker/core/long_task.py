@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PROGRESS_SECONDS = 1.0  # at least, between two records that only report progress
 RETRY_SECONDS = 1.0  # after a record that was not delivered
-YIELD_SECONDS = 10.0  # a process that has lost a partition learns that within two heartbeats, of 5 s by default
+YIELD_SECONDS = 10.0  # after two heartbeats at the latest, a process knows that it has lost a partition
 
 
 class LongTask:

@@ -201,7 +201,7 @@ class Holder:
         if view is None or not view.understands_detached(self.token):
             return False
         # A member that takes some of our partitions can take the others too. The view shows it without any until its
-        # next heartbeat, 5 s later.
+        # next heartbeat.
         taken = now - self._revoked_at < SETTLED_SECONDS and len(view.tokens) > 1
         return taken or view.can_take_work(self.token, len(self._assignment))
 

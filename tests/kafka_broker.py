@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import admin as kafka_admin
 
+from chaos import groups
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -69,11 +70,7 @@ class Broker:
 
     def configure(self, group: str, name: str, value: int) -> None:
         """Set something for one group, perhaps before it exists."""
-        admin = api.AdminClient({"bootstrap.servers": self.bootstrap})
-        setting = api.ConfigEntry(name, str(value), incremental_operation=api.AlterConfigOpType.SET)
-        resource = api.ConfigResource(api.ResourceType.GROUP, group, incremental_configs=[setting])
-        for altered in admin.incremental_alter_configs([resource]).values():
-            altered.result(CREATE_SECONDS)
+        groups.configure(self.bootstrap, group, {name: str(value)})
 
     def _create(self, count: int, partitions: int, config: Mapping[str, str] | None) -> list[str]:
         names = [f"t-{uuid.uuid4().hex[:12]}" for _ in range(count)]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kafka.support.topics import configure_group, members, reading, task
+from chaos import groups
+from tests.kafka.support.topics import members, reading, task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
     ]
     sites = [site(partitions=1, WORKER_HANDLER="batches:crash", **variables) for variables in cases]
     for one in sites:
-        configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "4000"})
+        groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "4000"})
         one.submit(task(n, payload, partition=0) for n, payload in enumerate(["go", SEGFAULT, "go", "go"]))
         one.start()
     for one, variables in zip(sites, cases, strict=True):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos import groups
 from tests.kafka.conftest import LONG
 from tests.kafka.support.states import States
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 from worker.state.records import encode_state, state_key
 from worker.state.table import StateTable
@@ -58,7 +59,7 @@ def exactly_once(site: Callable[..., Site], isolation: str, **variables: str) ->
         KAFKA_GROUP_PROTOCOL="consumer",
         **variables,
     )
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
     return one, States(one.bootstrap)
 
 

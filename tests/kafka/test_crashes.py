@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos import groups
 from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import alive, kill
-from tests.kafka.support.topics import configure_group, reading, task
+from tests.kafka.support.topics import reading, task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def at_work(site: Callable[..., Site], payload: str) -> Site:
     """Two processes in the middle of the third task of their partition; the first two are committed, two follow."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     # Else the partitions of the killed would only move 45 s later.
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
     payloads = ["go", "go", payload, "go", "go"]
     one.submit(task(number, text, partition=part) for number, text in enumerate(payloads) for part in (0, 1))
     one.start().wait_ready()
@@ -76,7 +77,7 @@ def a_task_that_kills_its_process(site: Callable[..., Site], action: str) -> Non
     Though each process waits for its partition until the session of the last one is over.
     """
     one = site(partitions=1, KAFKA_GROUP_PROTOCOL="consumer")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "20000" if LONG else "6000"})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "20000" if LONG else "6000"})
     before, fatal, behind = one.submit([task(1, "go"), task(2, f'{{"do": "{action}"}}'), task(3, "go")])
     one.start()
     one.wait_answered(seconds=150)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos import groups
 from tests.kafka.conftest import LONG
 from tests.kafka.support.detaching import (
     SESSION,
@@ -21,7 +22,7 @@ from tests.kafka.support.detaching import (
     submit_long,
     submit_short,
 )
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def with_a_detached_task(site: Callable[..., Site], protocol: str) -> tuple[Site
     shorter = {} if protocol == "consumer" else {"KAFKA_CONFIG_SESSION_TIMEOUT_MS": SESSION}
     one = make(site, protocol, WORKER_GUARANTEE="exactly-once", **shorter)
     if protocol == "consumer":
-        configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
+        groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
     replicas = [one.start(WORKER_REPLICA=name).wait_ready() for name in NAMES]
     shared(one, [4, 4])
     submit_long(one, 25)

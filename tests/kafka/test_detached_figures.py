@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import pytest
 
+from chaos import groups
 from tests.kafka.conftest import LONG
 from tests.kafka.support.detaching import (
     PARTITIONS,
@@ -24,7 +25,7 @@ from tests.kafka.support.detaching import (
     submit_long,
     submit_short,
 )
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ LIMITS = [Limit(5, 12.0), Limit(1, 7.0)]  # 5 s is the broker's default
 def beating(site: Callable[..., Site], heartbeat: int, **variables: str) -> Site:
     """Requests and a group with that heartbeat."""
     one = make(site, "consumer", WORKER_GUARANTEE="exactly-once", **variables)
-    configure_group(one.bootstrap, one.group, {"consumer.heartbeat.interval.ms": str(1000 * heartbeat)})
+    groups.configure(one.bootstrap, one.group, {"consumer.heartbeat.interval.ms": str(1000 * heartbeat)})
     return one
 
 

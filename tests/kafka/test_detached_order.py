@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos import groups
 from tests.kafka.conftest import LONG
 from tests.kafka.support.detaching import PARTITIONS, SESSION, holder_of, make, two_replicas
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def in_order_of_the_partition_at_most_once(site: Callable[..., Site]) -> None:
 def a_holder_that_dies_loses_its_task(site: Callable[..., Site]) -> None:
     """At-most-once: nobody starts it again, it is reported, and what had to wait for it goes on."""
     one = make(site, "consumer", WORKER_ORDERING="partition", WORKER_GUARANTEE="at-most-once")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
     replicas = two_replicas(one)
     long, shorts = submit(one)
     one.wait_answered([sent for sent in shorts if sent.partition])

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.support.topics import configure_group, task
+from chaos import groups
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def start(site: Callable[..., Site], payload: str, **variables: str) -> Site:
     """A replica of two processes with five tasks in each of two partitions."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer", **variables)
     # What a process that had to be killed leaves behind moves that much sooner.
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
     one.submit(task(number, payload, partition=number % 2) for number in range(10))
     one.start()
     return one

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.support.topics import configure_group, task
+from chaos import groups
+from tests.kafka.support.topics import task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ def busy(site: Callable[..., Site], protocol: str, payload: str) -> Site:
     settings = {"WORKER_PROCESSES": "2", "WORKER_REVOKE_HOLD": HOLD, "WORKER_REVOKE_HOLD_CLASSIC": HOLD}
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL=protocol, **settings)
     if protocol == "consumer":
-        configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
+        groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
         one.start()
     else:
         one.start(KAFKA_CONFIG_SESSION_TIMEOUT_MS=SESSION)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from chaos import groups
 from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import kill
-from tests.kafka.support.topics import configure_group, members, task
+from tests.kafka.support.topics import members, task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def a_killed_static_member_has_its_partitions_at_once(site: Callable[..., Site])
 def static_under_consumer(site: Callable[..., Site], session: float) -> tuple[Site, Replica]:
     """One replica whose process is a static member, has partitions, and has nothing to do."""
     one = site(partitions=2, WORKER_REPLICA="here", KAFKA_GROUP_PROTOCOL="consumer", KAFKA_STATIC_MEMBERSHIP="on")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": f"{session * 1000:.0f}"})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": f"{session * 1000:.0f}"})
     replica = one.start().wait_ready()
     one.submit([task(0, "go", partition=0), task(1, "go", partition=1)])
     one.wait_answered()

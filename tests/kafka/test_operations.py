@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from chaos import groups
 from tests.kafka.support.replica import kill
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
 def counters_never_go_back(site: Callable[..., Site]) -> None:
     """Also over the death of the process that counted."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})  # the partitions move sooner
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})  # the partitions move sooner
     replica = one.start().wait_ready()
     pids = replica.pids()
     sent = one.submit(task(number, "go") for number in range(200))

@@ -13,8 +13,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from chaos import groups
 from tests.kafka.support.replica import kill
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def what_was_answered_out_of_order_outlives_a_crash(site: Callable[..., Site]) -
     cases = [("at-least-once", "unordered"), ("exactly-once", "key")]
     sites = [site(partitions=1, WORKER_GUARANTEE=guarantee, WORKER_ORDERING=order) for guarantee, order in cases]
     for one in sites:
-        configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
+        groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
         waiting = {0, 7, 20}
         one.submit(task(n, retry(3, 600.0) if n in waiting else "go", partition=0) for n in range(30))
         one.submit([task(30, nap(600), partition=0)])
@@ -183,7 +184,7 @@ def separate_failures_stop_new_starts_and_are_got_over(site: Callable[..., Site]
     """Every second request fails: no more than what fits beside the offset is started. A crash then repeats nothing."""
     count = 1_000
     one = site(partitions=1, WORKER_ORDERING="unordered", WORKER_PROCESSES="1")
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
     one.submit(task(n, retry(2, 40.0) if n % 2 == 0 else "go", partition=0) for n in range(count))
     first = one.start().wait_ready()
     seen: list[int] = []

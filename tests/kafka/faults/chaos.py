@@ -10,8 +10,9 @@ import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from chaos import groups
 from tests.kafka.faults.faulty import SESSION
-from tests.kafka.support.topics import configure_group, task
+from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def busy_site(site: Callable[..., Site], guarantee: str, protocol: str, **variab
     if protocol == "classic":
         variables["KAFKA_CONFIG_SESSION_TIMEOUT_MS"] = SESSION
     one = site(partitions=8, answers=4, **variables)
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
     return one
 
 

@@ -8,8 +8,9 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos import groups
 from tests.kafka.support.replica import ROOT
-from tests.kafka.support.topics import configure_group, members
+from tests.kafka.support.topics import members
 from tests.kafka.support.waiting import WAIT_LIMIT, until
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def small_site(site: Callable[..., Site], guarantee: str, **variables: str) -> S
     if variables["KAFKA_GROUP_PROTOCOL"] == "classic":
         variables["KAFKA_CONFIG_SESSION_TIMEOUT_MS"] = SESSION
     one = site(partitions=2, **variables)
-    configure_group(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
+    groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
     return one
 
 

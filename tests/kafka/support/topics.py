@@ -185,13 +185,3 @@ def members(bootstrap: str, group: str) -> dict[str, set[int]]:
 def topic_names(bootstrap: str) -> set[str]:
     """Return the names of all topics."""
     return set(_client(bootstrap).list_topics(timeout=SECONDS).topics)
-
-
-def configure_group(bootstrap: str, group: str, settings: dict[str, str]) -> None:
-    """Set the broker's configuration of one group."""
-    put = _admin.AlterConfigOpType.SET
-    entries = [_admin.ConfigEntry(name, value, incremental_operation=put) for name, value in settings.items()]
-    resource = _admin.ConfigResource(_admin.ResourceType.GROUP, group, incremental_configs=entries)
-    client = _client(bootstrap)
-    for future in client.incremental_alter_configs([resource]).values():
-        future.result(SECONDS)

@@ -252,6 +252,7 @@ class ConfluentConsumer:
         if self.protocol == "classic" and self._identity is None and not self._removed:
             self._identity = client.memberid()
         self._membership_check.joined = True
+        self._membership_check.change_reported()
         wanted = [position for position in positions if position.topic in self._topics]
         self._partitions.assign_unread(
             client, [position for position in positions if position.topic not in self._topics]
@@ -263,6 +264,7 @@ class ConfluentConsumer:
         if self._is_another():
             self._on_lost(client, positions)
         else:
+            self._membership_check.change_reported()
             self._partitions.revoke(client, positions, closing=self._closing)
 
     def _on_lost(self, _client: ck.Consumer, positions: list[ck.TopicPartition]) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
-CHECK_SECONDS = 5.0  # from the request to the first check, and between two checks
+CHECK_SECONDS = 5.0  # from the request to the first check, and to the second one
+LONGEST_SECONDS = 60.0  # between two checks that find agreement; a describe costs the coordinator more in large groups
 CHECKS = 2  # that must find a difference: one may fall between a heartbeat and its effect
 ANSWER_SECONDS = 10.0
 _SIGNS = (("REQTMOUT", "ConsumerGroupHeartbeatRequest"), ("FAIL", "GroupCoordinator"))  # facility, part of the text
@@ -48,7 +49,11 @@ class MembershipCheck:
 
     ``stale`` means that the client has missed a change permanently. ``fenced`` means that the group has removed the
     member. ``joined`` means that the member has been in the group; the caller sets it too. A member that has not joined
-    yet misses nothing. ``pending`` means that a requested check has not found agreement yet.
+    yet misses nothing. ``pending`` means that the client may have missed a change.
+
+    Agreement alone does not prove that it has missed none. The coordinator may wait for a revocation that the client
+    never heard of, while the latest target contains those partitions again. It then does not announce the next change
+    either. So checks go on, at growing intervals, until a change has been reported to the client.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -59,14 +64,23 @@ class MembershipCheck:
         self._properties = {name: value for name, value in properties.items() if name not in CONSUMER_ONLY}
         self._group = properties["group.id"]
         self._due = 0.0
+        self._pause = CHECK_SECONDS
+        self._reported = False
         self._differences = 0
         self._thread: threading.Thread | None = None
         self._view: View | None = None
 
     def request(self) -> None:
         """Request a check, because a heartbeat got no reply in time or the connection to the coordinator failed."""
+        due = time.monotonic() + CHECK_SECONDS
+        self._due = min(self._due, due) if self.pending else due
+        self._pause, self._reported = CHECK_SECONDS, False
         if not self.pending:
-            self.pending, self._due, self._differences = True, time.monotonic() + CHECK_SECONDS, 0
+            self.pending, self._differences = True, 0
+
+    def change_reported(self) -> None:
+        """Record that the coordinator has reported a change to the client."""
+        self._reported = True
 
     def check(self, member: str, ours: AbstractSet[Partition]) -> None:
         """Continue a pending check, without waiting. ``ours`` are the member's partitions."""
@@ -74,9 +88,9 @@ class MembershipCheck:
             return
         if self._thread is not None:
             self._thread = None
-            self._due = time.monotonic() + CHECK_SECONDS
             if self._view is not None:
                 self._compare(self._view, ours)
+            self._due = time.monotonic() + self._pause
         elif time.monotonic() >= self._due:
             self._view = None
             self._thread = threading.Thread(target=self._fetch, args=(member,), name="membership-check", daemon=True)
@@ -84,8 +98,10 @@ class MembershipCheck:
 
     def _compare(self, view: View, ours: AbstractSet[Partition]) -> None:
         if view is not _NO_MEMBER and view.current == ours and ours <= view.target:
-            self.pending = False
+            self.pending, self._differences = not self._reported, 0
+            self._pause = min(2 * self._pause, LONGEST_SECONDS)
             return
+        self._pause = CHECK_SECONDS
         if not self.joined:
             return
         self._differences += 1

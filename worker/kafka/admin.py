@@ -55,6 +55,10 @@ class Admin:
         """Return whether a broker has refused our credentials, so that waiting does not help."""
         return self.trouble is not None and self.trouble.code == "_AUTHENTICATION"
 
+    def close(self) -> None:
+        """Disconnect now. If this were left to the garbage collector, a thread of the client itself might do it."""
+        self._client.__exit__(None, None, None)
+
     # -- topics
 
     def topics(self, names: Iterable[str], timeout: float) -> dict[str, Topic | KafkaFailure]:

@@ -37,18 +37,19 @@ class ConfluentGroupClient:
 
     def members(self, group: str) -> list[MemberView] | KafkaFailure:
         """See ``ports.GroupClient``."""
-        if self._admin is None:
-            self._admin = Admin({name: value for name, value in self._properties.items() if name not in _OF_CONSUMERS})
-        found = self._admin.members(group, SECONDS)
-        return (
-            found if isinstance(found, KafkaFailure) else [MemberView(one.client_id, one.partitions) for one in found]
-        )
+        found = self._administrator().members(group, SECONDS)
+        if isinstance(found, KafkaFailure):
+            self._disconnect()
+            return found
+        return [MemberView(one.client_id, one.partitions) for one in found]
 
     def committed(self, group: str, partition: Partition, *, stable: bool) -> Position | KafkaFailure | None:
         """See ``ports.GroupClient``."""
         try:
             (found,) = self._consumer(group, stable=stable).committed([ck.TopicPartition(*partition)], SECONDS)
         except ck.KafkaException as error:
+            if not self._is_closing_many():
+                self._discard(group)  # see _disconnect
             return failure_of(error.args[0])
         if found.error is not None:
             return failure_of(found.error)
@@ -56,7 +57,7 @@ class ConfluentGroupClient:
 
     def commit(self, group: str, partition: Partition, position: Position) -> KafkaFailure | None:
         """See ``ports.GroupClient``."""
-        if sum(thread.is_alive() for thread in self._closing) >= MOST_CLOSING:
+        if self._is_closing_many():
             return _NO_ANSWER
         consumer = self._consumer(group, stable=True)
         self._answers.clear()
@@ -76,14 +77,27 @@ class ConfluentGroupClient:
     def delete(self, group: str) -> KafkaFailure | None:
         """See ``ports.GroupClient``."""
         self._discard(group)
-        if self._admin is None:
-            self.members(group)
-        return self._admin.delete_group(group, SECONDS) if self._admin is not None else None
+        return self._administrator().delete_group(group, SECONDS)
 
     def close(self) -> None:
         """See ``ports.GroupClient``."""
+        self._disconnect()
         while self._consumers:
             self._consumers.popitem()[1].close()
+
+    def _administrator(self) -> Admin:
+        if self._admin is None:
+            self._admin = Admin({name: value for name, value in self._properties.items() if name not in _OF_CONSUMERS})
+        return self._admin
+
+    def _disconnect(self) -> None:
+        """Use a new client next time. After an outage, an old one may not find the coordinator for minutes."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _is_closing_many(self) -> bool:
+        return sum(thread.is_alive() for thread in self._closing) >= MOST_CLOSING
 
     def _consumer(self, group: str, *, stable: bool) -> ck.Consumer:
         consumer = self._consumers.pop((group, stable), None)

@@ -42,6 +42,12 @@ class Checked(MembershipCheck):
                 thread.join(5)
         self.check("me", OURS)
 
+    def every_second(self, clock: SimpleNamespace, seconds: int) -> None:
+        """Do that once a second."""
+        for _ in range(seconds):
+            clock.now += 1.0
+            self.once()
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
@@ -78,18 +84,14 @@ def test_a_change_that_comes_after_the_first_agreement_is_missed_no_longer(clock
 def test_the_checks_become_rare_while_both_agree(clock: SimpleNamespace) -> None:
     one = Checked()
     one.request()
-    for _ in range(3600):
-        clock.now += 1.0
-        one.once()
+    one.every_second(clock, 3600)
     assert 3600 / LONGEST_SECONDS <= one.described <= 3600 / LONGEST_SECONDS + 5
 
 
 def test_another_lost_reply_brings_the_next_check_forward(clock: SimpleNamespace) -> None:
     one = Checked()
     one.request()
-    for _ in range(300):
-        clock.now += 1.0
-        one.once()
+    one.every_second(clock, 300)
     before = one.described
     one.change_reported()
     one.request()

@@ -55,10 +55,12 @@ METRICS = (
     Metric("state_failures_total", "counter", "Records of the state topic that were not delivered, by error.", "code"),
     Metric("rebalances_total", "counter", "Rebalance callbacks, by kind.", "kind"),
     Metric(
-        "dropped_total", "counter", "Results that were dropped because the lease had ended or the task was cancelled."
+        "dropped_total",
+        "counter",
+        "Results that were dropped because the task was cancelled or no longer belonged to this process.",
     ),
     Metric("polls_total", "counter", "Turns of the main loop."),
-    Metric("pauses_total", "counter", "Times fetching was paused."),
+    Metric("pauses_total", "counter", "Times that fetching from a partition was paused."),
     Metric("run_seconds", "histogram", "Run time of one attempt."),
     Metric("settle_seconds", "histogram", "Time from the end of an attempt to the confirmed delivery of its answer."),
     Metric("assigned_partitions", "gauge", "Partitions that this process owns."),
@@ -67,16 +69,16 @@ METRICS = (
     Metric("unconfirmed_answers", "gauge", "Answers that were produced but are not confirmed yet."),
     Metric("long_tasks", "gauge", "Long tasks that are running, as announced on the state topic."),
     Metric("task_progress", "gauge", "Progress of each running task whose handler reports it, from 0 to 1.", "task"),
-    Metric("lag", "gauge", "Requests in its partitions without a committed answer, as far as the process has fetched."),
+    Metric("lag", "gauge", "Offsets from the first unanswered request to the end, in all partitions of the process."),
     Metric("busy", "gauge", "1 while a task is running."),
     Metric(
         "detached_tasks", "gauge", "Tasks that this process runs or answers although it no longer has their partition."
     ),
     Metric("awaited_tasks", "gauge", "Tasks of this process's partitions that run in other processes."),
-    Metric("busy_long", "gauge", "1 while the running task has run for WORKER_LONG_AFTER or longer."),
+    Metric("busy_long", "gauge", "1 while a task is running that has run for WORKER_LONG_AFTER or longer."),
     Metric("child_ends_total", "counter", "Child processes that ended and were replaced, by cause.", "cause"),
     Metric("child_resident_bytes", "gauge", "Memory of the child processes and everything they have started."),
-    Metric("paused", "gauge", "1 while fetching is paused."),
+    Metric("paused", "gauge", "1 while fetching from any partition is paused."),
     Metric("state", "gauge", "State of the process as a number: see worker.core.lifecycle.State."),
     # Counted by the supervisor:
     Metric(
@@ -90,7 +92,7 @@ METRICS = (
     ),
     Metric("process_up", "gauge", "1 while the slot's process is alive."),
     Metric("process_resident_bytes", "gauge", "Resident memory of the slot's process."),
-    Metric("process_cpu_seconds", "gauge", "CPU seconds of the slot's process, over all threads."),
+    Metric("process_cpu_seconds", "gauge", "CPU seconds of the slot's process, over all its threads."),
 )
 
 BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0)
@@ -167,29 +169,29 @@ Event = Literal[
 ]
 
 EVENTS: dict[Event, str] = {
-    "settings.warning": "A setting or a topic may not have the effect that you expect. Field: reason.",
+    "settings.warning": "A setting or a topic may not have the expected effect. Field: reason.",
     "preflight.waiting": "The worker waits at its start for the broker or a topic. Field: reason.",
     "supervisor.started": "The supervisor starts the worker processes. Fields: processes, group, topics.",
     "supervisor.signal": "The supervisor received a signal. Field: signal.",
-    "supervisor.draining": "No new task starts; running tasks finish. Field: running (origins).",
+    "supervisor.draining": "The replica drains: no new task starts; running tasks finish. Field: running (origins).",
     "supervisor.cancelling": "The running tasks are cancelled after a second signal or WORKER_DRAIN_TIMEOUT. Field: "
     "running (origins).",
     "supervisor.stopped": "Every process has ended. Field: exit_code.",
     "process.started": "A worker process was started. Fields: slot, pid.",
     "process.unstartable": "The kernel refused to start a process. The supervisor tries again. Fields: slot, reason.",
     "process.ended": "A worker process ended. Fields: slot, pid, ending (exit code, signal, out_of_memory, stuck); "
-    "for the task that it ran when last seen: topic, partition, offset, key, sequence, attempt.",
+    "about the task that it ran when last seen: topic, partition, offset, key, sequence, attempt.",
     "process.restarting": "The slot gets a new process after a delay. Fields: slot, after (seconds).",
     "process.crash_loop": "Processes crash too often, so the replica stops. Field: reason.",
     "process.slow": "The main loop stands still, but the process or a subprocess uses CPU, so the process is left "
-    "alone. Fields: slot, seconds, and for the task when last seen those of process.ended.",
+    "alone. Fields: slot, seconds, and the fields of process.ended about the task.",
     "process.stuck": "The main loop stands still and the process uses no CPU, so it is killed. Fields: as "
     "process.slow.",
-    "process.killed": "A process was killed because it was stuck or exceeded a time limit. Fields: slot, pid.",
+    "process.killed": "A process was killed because it was stuck or did not end in time. Fields: slot, pid.",
     "orphan.reaped": "PID 1 inherited an ended process and reaped it. Fields: pid, status.",
     "http.listening": "The HTTP endpoints accept connections. Field: port.",
     "http.failed": "A request to the HTTP endpoints failed because of a bug in the worker.",
-    "process.ready": "The process may start tasks: the group has settled. Field: protocol.",
+    "process.ready": "The startup barrier is open, so the process may start tasks. Field: protocol.",
     "process.draining": "The process finishes its running tasks and leaves the group.",
     "process.blocked": "Other requests wait behind a task that was given up but does not end, so the process is "
     "replaced.",
@@ -198,9 +200,9 @@ EVENTS: dict[Event, str] = {
     "Fields: topic, partition, offset, key, sequence, attempt, outcome, wait, run, cpu, settle (seconds), error, "
     "traceback.",
     "task.suppressed": "Some task.finished lines were left out. Field: count (since the last line).",
-    "task.retrying": "An attempt failed and will be repeated. Fields: as task.finished, and after (seconds).",
+    "task.retrying": "An attempt failed, and another one follows. Fields: as task.finished, and after (seconds).",
     "task.cancelling": "The running task was cancelled but has not ended yet. Fields: reason, partition, offset.",
-    "task.dropped": "A result was dropped because the lease had ended or the task was cancelled. Fields: as "
+    "task.dropped": "A result was dropped: the lease had ended, or the task was cancelled or taken over. Fields: as "
     "task.finished, and reason.",
     "process.gave_way": "A long task runs while other requests wait, so this process gives its partitions to other "
     "processes. Field: partitions (their number).",
@@ -227,14 +229,14 @@ EVENTS: dict[Event, str] = {
     "commit.failed": "A commit failed. A later commit contains the same offsets. Fields: code, reason.",
     "transaction.aborted": "A transaction was aborted. It is repeated for the partitions whose leases are still "
     "valid. Fields: code, reason, answers (number in the transaction).",
-    "transaction.hung": "A call of the Kafka client did not return. A new client determines whether the transaction "
+    "transaction.hung": "A call of the Kafka client does not return. A new client determines whether the transaction "
     "was committed. Field: seconds.",
-    "isolation.cannot_fork": "Importing the handler left threads, sockets or devices that cannot be forked. Every "
-    "child process imports the handler itself, which takes as long each time. Field: found.",
+    "isolation.cannot_fork": "Importing the handler left threads, sockets or devices that cannot be forked. So every "
+    "child process imports the handler itself, and starts more slowly. Field: found.",
     "child.started": "A child process was started to run the handler. Field: pid.",
     "child.ended": "A child process ended, together with everything that it had started. Fields: pid, ending (exit "
     "code or signal), output (after a crash: its last output), cause (crash, recycled, timeout, deadline, memory, "
-    "revoked, drain, channel).",
+    "revoked, drain, requested, channel).",
     "handler.shutdown_failed": "The handler's worker_process_shutdown() raised an exception.",
     "tracing.unavailable": "The OTEL_ variables ask for traces that cannot be exported. The worker runs without "
     "tracing. Field: reason.",
@@ -269,5 +271,5 @@ EVENTS: dict[Event, str] = {
     "client.error": "The Kafka client reports a problem. It recovers by itself unless process.failed follows. The "
     "same line is logged at most once a minute. Fields: code, reason, repeated (lines left out since the last one).",
     "client.log": "A log line of librdkafka. Rate-limited as client.error. Fields: facility, message, repeated.",
-    "protocol.fallback": "The broker does not support the consumer protocol, so the worker uses classic.",
+    "protocol.fallback": "The broker lacks the consumer protocol, so the worker uses the one in the field protocol.",
 }

@@ -38,7 +38,7 @@ Exit codes: 0 every key has an answer · 1 a key has none · 2 wrong settings or
 
 @click.command(epilog=EPILOG)
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@click.option("--since", type=Duration(), help="Read only the answers of this last period (90s, 15m, 2h). Much faster.")
+@click.option("--since", type=Duration(), help="Read only answers younger than this (90s, 15m, 2h): much faster.")
 def answer(*, keys: tuple[str, ...], since: float | None) -> int:
     """Print the answers to the requests with these keys, one JSON object per line."""
     access = Access()

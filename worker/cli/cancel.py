@@ -41,16 +41,16 @@ Examples:
   worker cancel --all-of tuesday --timeout 2m
 
 \b
-A waiting request is answered CANCELLED and never starts. A running request is asked to stop: its
-context.cancelled is set with the reason "requested", and with WORKER_ISOLATION=process it is killed
-WORKER_CANCEL_GRACE later. Then it is answered CANCELLED too.
+A waiting request is answered CANCELLED and never starts. A running request is asked to stop:
+its context.cancelled is set with the reason "requested", and with WORKER_ISOLATION=process it is
+killed WORKER_CANCEL_GRACE later. It is answered CANCELLED too, unless it returns a result first.
 
 \b
 ORIGIN can also be an id from worker submit --ids or from a client.
 
 \b
 Prints one line for each request:
-  answered already          it has an answer; nothing was changed
+  answered already          it has an answer; nothing has changed
   cancelled (never started) it was answered CANCELLED before a start
   cancelled                 it had started, and was answered CANCELLED
   asked to stop             it is running and was asked to stop
@@ -60,16 +60,17 @@ Prints one line for each request:
 You need permission to write to KAFKA_STATE_TOPIC.
 
 \b
-Exit codes: 0 every request was reached or had an answer · 1 not every one, or no request has this
-key or job · 2 wrong usage or settings · 4 Kafka or a topic is not reachable · 130 interrupted.
+Exit codes: 0 every request was reached or had an answer · 1 some were not reached, or no request
+has this key or job · 2 wrong usage or settings · 4 Kafka or a topic is not reachable ·
+130 interrupted.
 """
 
 
 @click.command(epilog=EPILOG, short_help="Cancel waiting and running requests.")
 @click.argument("names", nargs=-1, metavar="[ORIGIN]...")
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="Cancel all requests with this key. May be repeated.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Cancel the unanswered requests with this key.")
 @click.option(
-    "--all-of", "job", metavar="JOB", help="Cancel all requests of this job of the pipeline or of worker submit."
+    "--all-of", "job", metavar="JOB", help="Cancel the unanswered requests of a job of the pipeline or worker submit."
 )
 @click.option("--timeout", type=Duration(), default="30s", show_default=True, help="How long to wait at most.")
 def cancel(*, names: tuple[str, ...], keys: tuple[str, ...], job: str | None, timeout: float) -> int:

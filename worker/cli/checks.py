@@ -90,7 +90,7 @@ def state_topic(
 ) -> Check:
     """Check whether the state topic exists, may be read and written, and is compacted. None: not set."""
     if answer is None:
-        features = "checkpoints, worker tasks, worker top and worker cancel"
+        features = "checkpoints, detached tasks, worker tasks, worker top and worker cancel"
         return ok("state topic", f"none: {features} are off; set KAFKA_STATE_TOPIC to turn them on")
     needs = [Need("KAFKA_STATE_TOPIC", name, operation) for operation in ("READ", "WRITE")]
     problem = next(filter(None, (topic_problem(need, answer) for need in needs)), None)

@@ -61,7 +61,7 @@ dlq.add_command(show_dead_letters)
 
 @dlq.command("list", epilog=LIST_EPILOG, short_help="List dead letters.")
 @matching
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List only the newest.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="List only the newest ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON per dead letter instead of a table.")
 def list_dead_letters(*, patterns: tuple[tuple[str, str], ...], limit: int, as_json: bool) -> None:
     """List dead letters with their origin, their error, and whether they were replayed."""

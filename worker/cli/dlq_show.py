@@ -33,8 +33,8 @@ Examples:
   worker dlq show --match 'error_type=KeyError' --match replayed=no --limit 1 --json | jq -r .traceback
 
 \b
-ORIGIN is the topic/partition/offset of the request, as `worker dlq list` prints it. The position of the
-dead letter itself works too. The traceback comes from the answer in KAFKA_ACK_TOPIC.
+ORIGIN is the topic/partition/offset of the request, as `worker dlq list` prints it. The position of
+the dead letter itself works too. The traceback comes from the answer in KAFKA_ACK_TOPIC.
 
 \b
 Exit codes: 0 shown · 1 no such dead letter · 2 wrong settings or options · 4 Kafka is not reachable.
@@ -44,7 +44,7 @@ Exit codes: 0 shown · 1 no such dead letter · 2 wrong settings or options · 4
 @click.command("show", epilog=EPILOG, short_help="Show dead letters with payload, headers and traceback.")
 @click.argument("origins", nargs=-1, metavar="[ORIGIN]...")
 @matching
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Show only the newest.")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Show only the newest ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON per dead letter.")
 def show_dead_letters(
     *, origins: tuple[str, ...], patterns: tuple[tuple[str, str], ...], limit: int, as_json: bool

@@ -39,7 +39,7 @@ def forking(settings: Settings) -> Check:
         return fail("isolation", f"no child process can be started: {error}", error.exit_code)
     template.close()
     if template.obstacles:
-        text = "every child process imports the handler for itself, since its import leaves what cannot be forked: "
+        text = "every child process imports the handler itself, because the import leaves what cannot be forked: "
         return warn("isolation", text + ", ".join(template.obstacles))
     return ok("isolation", "child processes are forked after the import of the handler")
 
@@ -56,6 +56,6 @@ def memory(limit: int, processes: int, children: int, task_memory: int, *, kills
         return ok("memory", f"{how}; tasks have no limit (WORKER_TASK_MEMORY)")
     need = processes * BESIDE_TASKS + children * task_memory
     if need > limit:
-        text = f"{how}, and {children} tasks with WORKER_TASK_MEMORY may use {need // MIB} MiB with all processes"
+        text = f"{how}, but its processes with {children} tasks of WORKER_TASK_MEMORY may use {need // MIB} MiB"
         return warn("memory", f"{text}: lower WORKER_TASK_MEMORY or WORKER_PROCESSES, or raise the limit")
     return ok("memory", f"{how}; {need // MIB} MiB are enough for {children} tasks with WORKER_TASK_MEMORY")

@@ -31,8 +31,8 @@ Examples:
 
 \b
 Prints the stacks of all threads of the process that runs the task. The thread "executor" runs the
-handler; with WORKER_ISOLATION=process it is "MainThread" of the child process. The process is paused
-for some milliseconds. This also works while C code holds the interpreter lock.
+handler; with WORKER_ISOLATION=process it is "MainThread" of the child process. Reading the stacks
+pauses the process for some milliseconds. It also works while C code holds the interpreter lock.
 
 \b
 On the machine of the replica this works for every task, through /tasks. Elsewhere it works for

@@ -30,12 +30,12 @@ Examples:
 
 \b
 Lag is the number of offsets from the group's committed offset to the end of a partition. It
-includes queued requests and running tasks. Answers and dead letters are counted by offsets too. So with
-WORKER_GUARANTEE=exactly-once transaction markers are counted as well.
+includes queued requests and running tasks. Answers and dead letters are counted by offsets too,
+so with WORKER_GUARANTEE=exactly-once their numbers include transaction markers.
 
 \b
---watch prints lag, rate, the estimated remaining time, running tasks and the errors of new
-dead letters until Ctrl-C: as a page on a terminal, otherwise a line at a time (with --json: of JSON).
+--watch shows lag, rate, the estimated remaining time, running tasks and the errors of new dead
+letters until Ctrl-C. On a terminal it shows a page, otherwise it prints lines (JSON with --json).
 """
 
 

@@ -34,7 +34,8 @@ Examples:
 A JSON line is a string (the payload) or an object with the field payload and optionally
 sequence, key and headers. A payload that is not a string is sent as JSON text. CSV has the
 column payload and optionally sequence and key. The whole input is checked before anything is
-sent. With several request topics the first one is used.
+sent. A request without a sequence gets --start plus its position in the input; one without a
+key gets its sequence as key. With several request topics the first one is used.
 
 \b
 Exit codes: 0 every request was delivered and, with --wait, answered exactly once · 1 some
@@ -58,10 +59,10 @@ class Duration(click.ParamType[float]):
 @click.argument("payloads", nargs=-1)
 @click.option("--file", metavar="FILE", help="Read requests from x.csv, x.jsonl or - (JSON lines on stdin).")
 @click.option(
-    "--start", default=1, show_default=True, help="Sequence of the first request that has none; then 1 more each."
+    "--start", default=1, show_default=True, help="Sequence of the first request; the next ones count up from it."
 )
 @click.option(
-    "--job", metavar="NAME", help="Use NAME/0000000001, … as default keys. Without --job the key is the sequence."
+    "--job", metavar="NAME", help="Name of the job. Default keys are then NAME/0000000001, … instead of the sequence."
 )
 @click.option("--wait", "waits", is_flag=True, help="Wait until every request is answered, and print the outcomes.")
 @click.option("--timeout", type=Duration(), default=math.inf, help="With --wait: give up after this time (90s, 15m).")

@@ -38,8 +38,8 @@ the replicas.
 
 \b
 States: running · cancelling (it was asked to stop) · detached (it still runs, but its
-partition has moved) · silent (no heartbeat for 30 seconds instead of every 10: its process
-is gone or stuck, or cannot reach Kafka).
+partition has moved) · silent (its last heartbeat is older than 30 seconds, although one is
+due every 10: its process is gone or stuck, or cannot reach Kafka).
 
 \b
 Exit codes: 0 printed · 2 wrong settings · 4 Kafka or the topic is not reachable · 130 interrupted.

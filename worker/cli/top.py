@@ -31,10 +31,10 @@ Example:
   worker top
 
 \b
-Shows every long task of the group until Ctrl-C: the run time of its attempt, its progress, the rate
-of the progress over the last minute, and the time left at this rate. Tasks report progress
-with context.progress(fraction, message). The line "total" shows the mean progress and the estimate
-of the task that ends last. If the output is not a terminal, the page is printed once.
+Shows every long task of the group until Ctrl-C: the run time of its attempt, its progress, the
+rate over the last minute, and the time left at this rate. Handlers report progress with
+context.progress(fraction, message). The line "total" shows the mean progress and the longest time
+left. If the output is not a terminal, the command prints the page once.
 
 \b
 Exit codes: 0 printed once · 2 wrong settings · 4 Kafka or the topic is not reachable · 130 Ctrl-C.

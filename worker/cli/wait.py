@@ -35,8 +35,8 @@ Examples:
   worker wait requests/0/1042 --timeout 15m
 
 \b
-An id comes from worker submit --ids or from Client.submit, or is TOPIC/PARTITION/OFFSET of the
-request. Earlier answers count too.
+An id comes from worker submit --ids or from Client.submit. The topic/partition/offset of a request
+works too. Earlier answers count.
 
 \b
 Exit codes: 0 all answered · 1 not all · 2 wrong input or settings · 4 Kafka or a topic is not

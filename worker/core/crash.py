@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Crash(NamedTuple):
-    """The task of one partition that its last owner was running when it died. ``offset`` None: it ran none of them."""
+    """The task of a partition that its owner was running when it died; ``offset`` is None if it ran none of them."""
 
     offset: int | None
     attempt: int = 0

@@ -53,9 +53,7 @@ def token_of(client_id: str) -> str:
 
 
 def holder_of(token: str, number: int) -> str:
-    """Return this process's name in commit metadata, as holder of detached task ``number``. It is
-    used once.
-    """
+    """Return the name of this process in commit metadata as holder of detached task ``number``. It is never reused."""
     return f"{token}{number:x}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 0.5  # between two checks
 STARVED_SECONDS = (1.0, 10.0)  # how long a partition may starve: at first, and at most if it happens repeatedly
-PAUSE_SECONDS = 1.0  # the longest pause of the others; after it, no records were coming or the broker is slow
+PAUSE_SECONDS = 1.0  # the longest pause of the others; if no record comes by then, there is none or the broker is slow
 QUIET_FACTOR = 4  # after this many times the limit without starvation, the first limit applies again
 
 

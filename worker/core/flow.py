@@ -1,10 +1,10 @@
 """How much to fetch and how much to dispatch. Buffers are measured in time, not in records.
 
-Pausing discards the records that the client has fetched, and while others are fetched, the first record after a resume
-may take half a second (measured: librdkafka purges its fetch queue, and its requests wait for new records). So a
-process keeps about two seconds of work queued. It pauses only if it could not poll for a second because the queue was
-full, and resumes before the queue is empty. Records that wait behind a retry do not count as work, so that other
-partitions are still fetched.
+Pausing a partition discards the records that the client has fetched from it. After a resume, the first record may take
+half a second while other partitions are fetched: librdkafka's pending request waits for new records of those
+(measured). So a process keeps about two seconds of work queued. It pauses only when a full queue has kept it from
+polling for a second, and resumes before the queue is empty. Records that wait behind a retry do not count as work, so
+that other partitions are still fetched.
 """
 
 from __future__ import annotations

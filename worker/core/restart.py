@@ -27,7 +27,7 @@ class Ending(NamedTuple):
 
 
 class History(NamedTuple):
-    """The crashes of a slot in a row: of processes that did nothing useful, and since the last healthy run."""
+    """How many processes of a slot ended in a row without doing anything useful, and since the last healthy one."""
 
     useless: int = 0
     short: int = 0

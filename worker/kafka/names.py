@@ -22,9 +22,9 @@ FILE_PROPERTIES = frozenset(
 
 _BY_VARIABLE = "use the variable {}"
 _OFFSETS = "offsets are committed when the answer is confirmed, never by a timer of the client"
-_FOREVER = "an answer is sent until it is confirmed: one given up may be in the log already, and would be there twice"
-_CONFIRMED = "only an answer that every in-sync replica has, once and in order, lets its request be committed"
-_TEXT = "it cannot be set by a text"
+_FOREVER = "answers are retried until they are confirmed: one that was given up may be in the log, and be sent twice"
+_CONFIRMED = "a request is committed only when all in-sync replicas have its answer, once and in order"
+_TEXT = "its value is an object, not a text"
 
 # The properties that the worker sets itself, and why. Aliases are next to the names they stand for.
 OWNED = {
@@ -34,8 +34,8 @@ OWNED = {
     "group.protocol": _BY_VARIABLE.format("KAFKA_GROUP_PROTOCOL"),
     "group.protocol.type": "the group is one of consumers",
     "group.instance.id": "each process needs its own: set KAFKA_STATIC_MEMBERSHIP=on, and WORKER_REPLICA",
-    "client.id": "every process is called <host>-<slot>, so that the members of the group can be told apart",
-    "partition.assignment.strategy": "the worker holds revoked partitions and needs cooperative-sticky for it",
+    "client.id": "each process has a client id that begins with <replica>-<slot>, so that worker status can name it",
+    "partition.assignment.strategy": "the worker holds revoked partitions, which needs cooperative-sticky",
     "enable.auto.commit": _OFFSETS,
     "auto.commit.enable": _OFFSETS,
     "auto.commit.interval.ms": _OFFSETS,
@@ -43,29 +43,29 @@ OWNED = {
     "offset.store.method": _OFFSETS,
     "offset.store.path": _OFFSETS,
     "offset.store.sync.interval.ms": _OFFSETS,
-    "enable.partition.eof": "the worker commits past the markers of transactions, and needs to know where they end",
-    "isolation.level": "a request of an aborted transaction does not exist, so only committed ones are read",
+    "enable.partition.eof": "the worker commits past transaction markers, so it needs to know where they end",
+    "isolation.level": "requests in aborted transactions must not run, so the worker reads only committed records",
     "allow.auto.create.topics": "a misspelt topic must be an error, not a new topic",
-    "max.poll.records": "the worker takes as many records at once as its queue has room for",
+    "max.poll.records": "the worker fetches as many records as its queue has room for",
     "share.acknowledgement.mode": "the worker uses consumer groups, not share groups",
     "enable.idempotence": _CONFIRMED,
-    "enable.gapless.guarantee": "an answer that cannot be delivered must not end the process",
+    "enable.gapless.guarantee": "an answer that is not delivered must not end the process",
     "acks": _CONFIRMED,
     "request.required.acks": _CONFIRMED,
     "message.timeout.ms": _FOREVER,
     "delivery.timeout.ms": _FOREVER,
     "message.send.max.retries": _FOREVER,
     "retries": _FOREVER,
-    "delivery.report.only.error": "the confirmation of an answer is what lets its request be committed",
+    "delivery.report.only.error": "a request is committed when its answer is confirmed, so successes must be reported",
     "partitioner": "answers go to the partition that their key has for Kafka's Java clients (murmur2_random)",
-    "transactional.id": "the worker's guarantee decides about transactions: see WORKER_GUARANTEE",
+    "transactional.id": "WORKER_GUARANTEE decides whether the worker uses transactions",
     "log_level": "the worker reads the client's log to notice a rebalance that the client missed: use WORKER_LOG_LEVEL",
     "logger": _TEXT,  # these two belong to the Python binding, whose errors about them are unreadable
     "default.topic.config": _TEXT,
 }
 
 _PEM = "certificates and keys are PEM here: set KAFKA_CONFIG_{}"
-_NO_CODEC = "the worker reads and writes protobuf: leave this out"
+_NO_CODEC = "the worker encodes and decodes messages itself: leave this out"
 
 # Properties that only Kafka's Java clients have, and what to use instead.
 JAVA = {
@@ -77,8 +77,8 @@ JAVA = {
     "ssl.keystore.key": _PEM.format("SSL_KEY_PEM"),
     "ssl.keystore.type": "KAFKA_CONFIG_SSL_KEYSTORE_LOCATION is always PKCS#12: leave this out",
     "sasl.jaas.config": "set KAFKA_CONFIG_SASL_USERNAME and KAFKA_CONFIG_SASL_PASSWORD",
-    "sasl.login.callback.handler.class": "set KAFKA_CONFIG_SASL_OAUTHBEARER_METHOD=oidc and what belongs to it",
-    "sasl.client.callback.handler.class": "set KAFKA_CONFIG_SASL_OAUTHBEARER_METHOD=oidc and what belongs to it",
+    "sasl.login.callback.handler.class": "set KAFKA_CONFIG_SASL_OAUTHBEARER_METHOD=oidc and its other properties",
+    "sasl.client.callback.handler.class": "set KAFKA_CONFIG_SASL_OAUTHBEARER_METHOD=oidc and its other properties",
     "key.serializer": _NO_CODEC,
     "value.serializer": _NO_CODEC,
     "key.deserializer": _NO_CODEC,

@@ -284,7 +284,7 @@ class Holder:
                 self._look(claim, lambda: None)
 
     def _supersede(self, claim: DetachedClaim) -> None:
-        """Cancel the running task and discard its result, because another process has taken it over."""
+        """Forget a task that another process has taken over. Its result is dropped, and the dispatcher cancels it."""
         self._claims.remove(claim)
         self._running.pop(claim, None)
         self._metrics.add("superseded_total")

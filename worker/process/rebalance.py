@@ -142,9 +142,7 @@ class Rebalance:
             return EMPTY
 
     def _report_lost_tasks(self, partition: Partition, missing: Sequence[Range]) -> None:
-        """Report requests that a previous owner started but did not answer. They will not start again (at-
-        most-once).
-        """
+        """Report requests that a previous owner started but did not answer (at-most-once). None starts again."""
         self._metrics.add("lost_total", sum(stop - first for first, stop in missing))
         self._snapshots.expedite()
         offsets = [f"{first}-{stop - 1}" for first, stop in missing][:50]

@@ -50,7 +50,7 @@ class ClientSettings(BaseSettings):
     message_format: values.MessageFormat = Field("protobuf", validation_alias="WORKER_FORMAT")
     """format of requests and answers: protobuf, or json for protobuf's JSON mapping"""
     state_topic: values.OptionalTopic = Field("", validation_alias="KAFKA_STATE_TOPIC")
-    """compacted topic with the state of long tasks; if unset, there are no checkpoints and no cancelling by origin"""
+    """compacted topic with the state of long tasks; without it no checkpoints, no detached tasks and no cancelling"""
     group_protocol: values.GroupProtocol = Field("auto", validation_alias="KAFKA_GROUP_PROTOCOL")
     """consumer, classic, or auto"""
     connect_timeout: values.LimitDuration = Field(60.0, validation_alias="KAFKA_CONNECT_TIMEOUT")

@@ -127,13 +127,13 @@ def warnings(settings: Settings) -> list[str]:
     found = properties.warnings(settings.link())
     if settings.task_timeout and settings.isolation == "thread":
         found.append(
-            "WORKER_TASK_TIMEOUT cancels a task, and nothing ends a handler that goes on: WORKER_ISOLATION=process does"
+            "WORKER_TASK_TIMEOUT only asks a task to stop: set WORKER_ISOLATION=process to end a handler that goes on"
         )
     if settings.state_topic and settings.static_membership == "on":
         found.append("KAFKA_STATIC_MEMBERSHIP=on: under the classic protocol KAFKA_STATE_TOPIC turns it off")
     if settings.state_topic and settings.batch_size > 1:
         found.append(
-            "KAFKA_STATE_TOPIC: tasks of a batch have no progress and no checkpoints, they can only be cancelled: "
-            "WORKER_BATCH_SIZE=1 has all of it"
+            "KAFKA_STATE_TOPIC: tasks of a batch can be cancelled, but have neither progress nor checkpoints: "
+            "set WORKER_BATCH_SIZE=1 for those"
         )
     return found

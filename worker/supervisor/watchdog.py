@@ -1,4 +1,4 @@
-"""The watchdog kills stuck processes, and processes that exceed a time limit."""
+"""The watchdog kills processes that are stuck, or that do not end when they were told to."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Answer:
     """The answer to one request: the fields of a ``Response``, with the outcome as a word."""
 
     sequence: int
-    outcome: str  # OK, DEAD_LETTERED or EXPIRED
+    outcome: str  # OK, DEAD_LETTERED, EXPIRED or CANCELLED
     result: bytes
     error_type: str
     message: str

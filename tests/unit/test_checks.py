@@ -173,7 +173,7 @@ STATE_CONFIG = CONFIG | {"cleanup.policy": "compact"}
         (topic("WRITE"), STATE_CONFIG, FAIL, "no permission to READ topic 'states' (KAFKA_STATE_TOPIC)"),
         (MISSING, None, FAIL, "topic 'states' (KAFKA_STATE_TOPIC) does not exist: create it"),
         (KafkaFailure("_TIMED_OUT", "no answer"), None, FAIL, "_TIMED_OUT: no answer"),
-        (None, None, OK, "none: checkpoints, worker tasks, worker top and worker cancel are off"),
+        (None, None, OK, "none: checkpoints, detached tasks, worker tasks, worker top and worker cancel are off"),
     ],
 )
 def test_the_state_topic(

@@ -22,8 +22,8 @@ MIB = 1 << 20
         (1024, 2, 0, False, Verdict.OK, "the container has 1024 MiB; tasks have no limit"),
         (1024, 2, 0, True, Verdict.WARN, "set WORKER_TASK_MEMORY"),
         (1024, 2, 452, True, Verdict.OK, "1024 MiB are enough for 2 tasks"),
-        (1023, 2, 452, False, Verdict.WARN, "2 tasks with WORKER_TASK_MEMORY may use 1024 MiB"),
-        (1024, 4, 300, False, Verdict.WARN, "4 tasks with WORKER_TASK_MEMORY may use 1320 MiB"),
+        (1023, 2, 452, False, Verdict.WARN, "2 tasks of WORKER_TASK_MEMORY may use 1024 MiB"),
+        (1024, 4, 300, False, Verdict.WARN, "4 tasks of WORKER_TASK_MEMORY may use 1320 MiB"),
     ],
 )
 def test_memory(limit: int, children: int, task_memory: int, verdict: Verdict, said: str, *, together: bool) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from worker.core.lease import Lease
 from worker.core.model import Failure, FollowUp, Outcome, Partition, Record, Task, Verdict
+from worker.core.ordering_group import OrderingGroup
 from worker.isolation.frames import (
     CHUNK,
     GREATEST_REPORT,
@@ -18,13 +19,12 @@ from worker.isolation.frames import (
     Ended,
     FrameError,
     Notice,
+    TaskReader,
     pack_chunk,
     pack_ended,
     pack_notice,
     unpack_reports,
-    unpack_tasks,
 )
-from worker.isolation.view import TaskView
 
 LEASE = Lease(Partition("t", 0))
 TOPICS = ["requests", "others"]
@@ -32,19 +32,14 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 values = st.binary(max_size=200) | st.none()
 u64, i32 = st.integers(0, 2**64 - 1), st.integers(-(2**31), 2**31 - 1)
 i64, u32 = st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**32 - 1)
-views = st.builds(
-    TaskView,
-    topic=st.sampled_from(TOPICS),
-    partition=i32,
+records = st.builds(
+    Record,
+    partition=st.builds(Partition, st.sampled_from(TOPICS), i32),
     offset=i64,
-    attempt=u32,
     key=values,
     value=values,
     headers=st.lists(st.tuples(texts, values), max_size=3).map(tuple),
     timestamp_ms=i64,
-    group=u64,
-    upcoming=st.lists(st.tuples(i64, values), max_size=3).map(tuple),
-    resume=values,
 )
 seconds = st.floats(min_value=0, max_value=1e9)
 failures = st.builds(Failure, texts, texts, texts)
@@ -98,12 +93,30 @@ def packed(report: Ended | Notice) -> bytes:
     return pack_ended(report.number, report.attempt, outcome)
 
 
-@given(sent=st.lists(views, max_size=5), first=u64, settled=u64)
-def test_tasks_arrive_as_they_were_sent(sent: list[TaskView], first: int, settled: int) -> None:
+@st.composite
+def tasks(draw: st.DrawFn) -> Task:
+    """A task with whatever a child must know about it, and a group or none."""
+    record = draw(records)
+    task = Task(record, LEASE, draw(st.integers(1, 2**32 - 1)))
+    task.resume = draw(values)
+    task.group = draw(st.sampled_from([None, OrderingGroup()]))
+    upcoming = draw(st.lists(st.tuples(i64, values), max_size=3))
+    task.upcoming = tuple(Record(record.partition, offset, None, value) for offset, value in upcoming)
+    return task
+
+
+@given(sent=st.lists(tasks(), max_size=5), first=u64, settled=u64)
+def test_tasks_arrive_as_they_were_sent(sent: list[Task], first: int, settled: int) -> None:
+    """Without the start that is about to happen, which the child counts itself."""
     data = b"".join(pack_chunk(sent, {name: at for at, name in enumerate(TOPICS)}, first, settled))
     size, count, number, done = CHUNK.unpack_from(data)
     assert (size, count, number, done) == (len(data) - CHUNK.size, len(sent), first, settled)
-    assert list(unpack_tasks(data, count, TOPICS)) == sent
+    read = list(TaskReader(TOPICS).read(data, count))
+    assert [(task.record, task.attempt + 1, task.resume, task.upcoming, task.size) for task, _ in read] == [
+        (task.record, task.attempt, task.resume, task.upcoming, task.size) for task in sent
+    ]
+    groups = [0 if task.group is None else id(task.group) for task in sent]
+    assert [group for _, group in read] == groups
 
 
 @given(reports=st.lists(good | bad | notices, max_size=6), cut=st.integers(0, 5_000))

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from pipeline.settings import KafkaSettings
 from tests.unit.support import a_task
 from worker.codec import CANCELLED, OK, AnswerEncoder, MalformedError, Request, Response, encode_request
-from worker.core.model import Failure, Outcome, Verdict
+from worker.core.model import Failure, Outcome, Record, Verdict
 from worker.errors import SettingsError
 from worker.formats import FORMATS, JSON, decode_answer
 from worker.isolation.config import ChildConfig
 from worker.isolation.page import SIZE
-from worker.isolation.seam import ChildRunner
-from worker.isolation.view import TaskView
+from worker.isolation.runner import ChildRunner
 
 if TYPE_CHECKING:
     from worker.handlers.context import Context
@@ -161,8 +160,9 @@ def test_a_child_process_reads_the_format_of_its_configuration() -> None:
     words = memoryview(bytearray(SIZE)).cast("Q")
     descriptor = os.eventfd(0)
     try:
-        view = TaskView("requests", 0, 5, 1, None, b"hello", upcoming=((6, b'{"payload": "next"}'),))
-        outcome, _ = ChildRunner(handler, config, words, descriptor, lambda _report: None).run(1, view)
+        task = a_task(value=b"hello")
+        task.upcoming = (Record(task.record.partition, 6, None, b'{"payload": "next"}'),)
+        outcome = ChildRunner(handler, config, words, descriptor, lambda _report: None).run(task)
     finally:
         os.close(descriptor)
     assert (outcome.verdict, seen) == (Verdict.OK, [("hello", ["next"])])

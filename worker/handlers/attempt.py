@@ -9,7 +9,7 @@ from worker.codec import MalformedError, Request, decode_request
 from worker.core.expiry import DeadlineError, deadline_of
 from worker.core.model import OK, Failure, Outcome, Task, Verdict
 from worker.core.timelimit import TimeLimitError, limit_of, timeout_of
-from worker.handlers.context import Context
+from worker.handlers.context import Cancelled, Context
 from worker.handlers.forks import FORKS, leave_fork
 from worker.handlers.judging import as_bytes, judge
 from worker.handlers.task_view import view_of
@@ -151,7 +151,11 @@ class AttemptRunner:
     def _prepare(self, task: Task, deadline: float | None) -> Context | Outcome:
         """Count the attempt and create its context, or return the outcome of a task that does not start."""
         task.attempt += 1
-        return Context(view_of(task, deadline, self._decode), None, self)
+        return Context(view_of(task, deadline, self._decode), None, self, self._new_cancelled())
+
+    def _new_cancelled(self) -> Cancelled:
+        """Return the event that cancels the next attempt."""
+        return Cancelled()
 
     # -- reports of the handler, from any of its threads; reports of an attempt that has ended are ignored
 
@@ -188,7 +192,7 @@ def open_request(
     except TimeLimitError as error:
         return Outcome(task, Verdict.REJECTED, failure=Failure("MalformedTimeout", str(error)))
     if task.attempt >= max_attempts:
-        text = f"{task.attempt} attempts are used up: the last one ended with its process, or lost the partition"
+        text = f"all {task.attempt} attempts are used up: in the last one the process crashed or lost the partition"
         return Outcome(task, Verdict.REJECTED, sequence=request.sequence, failure=Failure("ProcessDied", text))
     if deadline is not None and deadline <= time.time():
         failure = Failure("Expired", "its deadline had passed before it could start")

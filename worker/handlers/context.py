@@ -81,13 +81,19 @@ class Context:
 
     __slots__ = ("_log", "_reports", "_sent", "_transaction", "_view", "cancelled")
 
-    def __init__(self, view: TaskView, transaction: Any = None, reports: Reports | None = None) -> None:
+    def __init__(
+        self,
+        view: TaskView,
+        transaction: Any = None,
+        reports: Reports | None = None,
+        cancelled: Cancelled | None = None,
+    ) -> None:
         self._view = view
         self._reports = reports
         self._transaction = transaction
         self._sent: list[FollowUp] | None = []
         self._log: structlog.stdlib.BoundLogger | None = None
-        self.cancelled = Cancelled()
+        self.cancelled = Cancelled() if cancelled is None else cancelled
 
     @property
     def attempt(self) -> int:

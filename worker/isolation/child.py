@@ -22,21 +22,21 @@ from worker.isolation.frames import (
     READY,
     SKIPPED,
     UNSTARTABLE,
+    TaskReader,
     pack_ended,
     pack_notice,
-    unpack_tasks,
 )
 from worker.isolation.page import SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
-from worker.isolation.seam import ChildRunner
+from worker.isolation.runner import ChildRunner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.core.model import FollowUp, Outcome
+    from worker.core.model import FollowUp, Outcome, Task
     from worker.handlers.loader import Handler
     from worker.isolation.chunks import Chunk
     from worker.isolation.config import Channel, ChildConfig
-    from worker.isolation.view import TaskView
+    from worker.isolation.frames import Buffer
 
 NOTIFY_NS = 50_000_000  # reports are noticed by then, even without a notification
 HARMLESS_NS = 50_000  # a task that took less time cannot have closed all descriptors and opened others
@@ -67,27 +67,29 @@ class Reports:
 
     def write(self, report: bytes) -> None:
         """Write a report. If the pipe is full, wait until the parent has read from it."""
-        view = memoryview(report)
+        rest: Buffer = report
         with self._lock:  # threads of the handler report progress
-            while view:
+            while rest:
                 try:
-                    view = view[os.write(self._descriptor, view) :]
+                    written = os.write(self._descriptor, rest)
                 except BlockingIOError:
                     self.notify()
                     poll = select.poll()
                     poll.register(self._descriptor, select.POLLOUT)
                     poll.poll()
+                else:
+                    rest = memoryview(rest)[written:] if written < len(rest) else b""
 
 
 class Child:
     """Run the tasks that arrive, on the main thread of the child."""
 
     def __init__(self, config: ChildConfig, handler: Handler, channel: Channel) -> None:
-        self._topics = config.topics
         self._words = page.words(channel.page)
         self.reports = Reports(channel.reports, channel.wakeup)
         self._runner = ChildRunner(handler, config, self._words, channel.cancel, self.reports.write)
         self._chunks = ChunkReader(channel.tasks)
+        self._tasks = TaskReader(config.topics)
         self._blocked: dict[int, int] = {}  # ordering groups after a failure -> the number of the task that failed
 
     def serve(self) -> None:
@@ -103,17 +105,17 @@ class Child:
     def _run_all(self, chunk: Chunk) -> None:
         number, last = chunk.first, chunk.first + chunk.tasks - 1
         before = time.monotonic_ns()
-        for view in unpack_tasks(chunk.data, chunk.tasks, self._topics):
+        for task, group in self._tasks.read(chunk.data, chunk.tasks):
             now = time.monotonic_ns()
             last_of_several = number == last > chunk.first
             if now - self.reports.notified_at > NOTIFY_NS or (last_of_several and now - before > OVERLAP_NS):
                 self.reports.notify()  # before the last of them, so that the next tasks are here when it ends
             before = now
-            self._run(number, view, now)
+            self._run(number, task, group, now)
             number += 1
 
-    def _run(self, number: int, view: TaskView, now: int) -> None:
-        words, group = self._words, view.group
+    def _run(self, number: int, task: Task, group: int, now: int) -> None:
+        words = self._words
         if group in self._blocked:
             self.reports.write(pack_notice(SKIPPED, number))
             return
@@ -123,14 +125,15 @@ class Child:
             words[STARTED] = number - 1
             self.reports.write(pack_notice(SKIPPED, number))
             return
-        outcome, attempt = self._runner.run(number, view)
+        self._runner.number = number
+        outcome = self._runner.run(task)
         if time.monotonic_ns() - now > HARMLESS_NS:
             self.reports.check()
         if len(outcome.result) + (_size_of(outcome.sent) if outcome.sent else 0) > GREATEST_RESULT:
             _refuse_result(outcome)
         if group and outcome.verdict is not OK:
             self._blocked[group] = number
-        self.reports.write(pack_ended(number, attempt, outcome))
+        self.reports.write(pack_ended(number, task.attempt, outcome))
 
 
 def _size_of(sent: Sequence[FollowUp]) -> int:

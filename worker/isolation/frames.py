@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from worker.core.model import OK, Failure, FollowUp, Verdict
-from worker.isolation.view import TaskView
+from worker.core.model import OK, Failure, FollowUp, Partition, Record, Task, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from worker.core.claim import Claim
     from worker.core.model import Headers, Outcome
 
     Buffer = bytes | bytearray | memoryview
@@ -41,6 +41,7 @@ LARGE = 1 << 18  # parts of at least this many bytes are not joined before writi
 
 _VERDICTS = tuple(Verdict)
 _NUMBERS = {verdict: number for number, verdict in enumerate(_VERDICTS)}
+_NO_CLAIM = cast("Claim", None)  # of tasks in a child
 
 
 class FrameError(ValueError):
@@ -92,26 +93,31 @@ AnyReport = Ended | Notice | Progress | Checkpoint
 # -- tasks, to the child
 
 
-def pack_chunk(views: Sequence[TaskView], topics: dict[str, int], first: int, settled: int) -> list[bytes]:
-    """Return a chunk in parts, joined if small. All tasks up to number ``settled`` have ended."""
+def pack_chunk(tasks: Sequence[Task], topics: dict[str, int], first: int, settled: int) -> list[bytes]:
+    """Return a chunk in parts, joined if small. All tasks up to number ``settled`` have ended.
+
+    ``attempt`` of each task includes the start that is about to happen.
+    """
     parts = [b""]
-    for view in views:
-        parts += _pack_task(view, topics)
+    for task in tasks:
+        parts += _pack_task(task, topics)
     size = sum(map(len, parts))
-    parts[0] = CHUNK.pack(size, len(views), first, settled)
+    parts[0] = CHUNK.pack(size, len(tasks), first, settled)
     return parts if size > LARGE else [b"".join(parts)]
 
 
-def _pack_task(view: TaskView, topics: dict[str, int]) -> list[bytes]:
-    key, value = view.key, view.value
-    rest = _pack_rest(view) if view.headers or view.upcoming or view.resume is not None else b""
+def _pack_task(task: Task, topics: dict[str, int]) -> list[bytes]:
+    record, group = task.record, task.group
+    topic, partition = record.partition
+    key, value = record.key, record.value
+    rest = _pack_rest(task) if record.headers or task.upcoming or task.resume is not None else b""
     head = _TASK.pack(
-        topics[view.topic],
-        view.partition,
-        view.offset,
-        view.timestamp_ms,
-        view.attempt,
-        view.group,
+        topics[topic],
+        partition,
+        record.offset,
+        record.timestamp_ms,
+        task.attempt,
+        0 if group is None else id(group),  # unique while a task of the group is in flight
         NONE if key is None else len(key),
         NONE if value is None else len(value),
         len(rest),
@@ -119,42 +125,60 @@ def _pack_task(view: TaskView, topics: dict[str, int]) -> list[bytes]:
     return [head, key or b"", value or b"", rest]
 
 
-def _pack_rest(view: TaskView) -> bytes:
-    resume = NONE if view.resume is None else len(view.resume)
-    parts = [_COUNTS.pack(len(view.headers), len(view.upcoming), resume), view.resume or b""]
-    for name, value in view.headers:
+def _pack_rest(task: Task) -> bytes:
+    headers, resume = task.record.headers, task.resume
+    size = NONE if resume is None else len(resume)
+    parts = [_COUNTS.pack(len(headers), len(task.upcoming), size), resume or b""]
+    for name, value in headers:
         encoded = name.encode()
         parts += [_HEADER.pack(len(encoded), NONE if value is None else len(value)), encoded, value or b""]
-    for offset, value in view.upcoming:
-        parts += [_UPCOMING.pack(offset, NONE if value is None else len(value)), value or b""]
+    for record in task.upcoming:
+        value = record.value
+        parts += [_UPCOMING.pack(record.offset, NONE if value is None else len(value)), value or b""]
     return b"".join(parts)
 
 
-def unpack_tasks(data: Buffer, count: int, topics: Sequence[str]) -> Iterator[TaskView]:
-    """Yield the tasks of a whole chunk. The parent wrote them, so bounds are not checked."""
-    at, unpack, size = CHUNK.size, _TASK.unpack_from, _TASK.size
-    for _ in range(count):
-        topic, partition, offset, stamp, attempt, group, key, value, rest = unpack(data, at)
-        at += size
-        key_bytes = value_bytes = None
-        if key >= 0:
-            key_bytes = bytes(data[at : at + key])
-            at += key
-        if value >= 0:
-            value_bytes = bytes(data[at : at + value])
-            at += value
-        headers, upcoming, resume = _unpack_rest(data, at) if rest else ((), (), None)
-        at += rest
-        yield TaskView(
-            topics[topic], partition, offset, attempt, key_bytes, value_bytes, headers, stamp, group, upcoming, resume
-        )
+class TaskReader:
+    """Reads the tasks of chunks, in the child. The parent wrote them, so bounds are not checked."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._topics = topics
+        self._partitions: dict[tuple[int, int], Partition] = {}
+
+    def read(self, data: Buffer, count: int) -> Iterator[tuple[Task, int]]:
+        """Yield each task of a whole chunk with the number of its ordering group, 0 for none.
+
+        ``attempt`` is without the start that is about to happen. Claims and ordering groups stay with the parent.
+        """
+        at, unpack, size = CHUNK.size, _TASK.unpack_from, _TASK.size
+        for _ in range(count):
+            topic, number, offset, stamp, attempt, group, key, value, rest = unpack(data, at)
+            at += size
+            key_bytes = value_bytes = None
+            if key >= 0:
+                key_bytes = bytes(data[at : at + key])
+                at += key
+            if value >= 0:
+                value_bytes = bytes(data[at : at + value])
+                at += value
+            partition = self._partitions.get((topic, number)) or self._partition(topic, number)
+            record = Record(partition, offset, key_bytes, value_bytes, (), stamp)
+            task = Task(record, _NO_CLAIM, attempt - 1)
+            if rest:
+                record.headers, task.upcoming, task.resume = _unpack_rest(data, at, partition)
+                at += rest
+            yield task, group
+
+    def _partition(self, topic: int, number: int) -> Partition:
+        partition = self._partitions[topic, number] = Partition(self._topics[topic], number)
+        return partition
 
 
 def _slice(data: Buffer, at: int, size: int) -> tuple[bytes | None, int]:
     return (None, at) if size == NONE else (bytes(data[at : at + size]), at + size)
 
 
-def _unpack_rest(data: Buffer, at: int) -> tuple[Headers, tuple[tuple[int, bytes | None], ...], bytes | None]:
+def _unpack_rest(data: Buffer, at: int, partition: Partition) -> tuple[Headers, tuple[Record, ...], bytes | None]:
     headers, upcoming = [], []
     count, further, size = _COUNTS.unpack_from(data, at)
     resume, at = _slice(data, at + _COUNTS.size, size)
@@ -167,7 +191,7 @@ def _unpack_rest(data: Buffer, at: int) -> tuple[Headers, tuple[tuple[int, bytes
     for _ in range(further):
         offset, size = _UPCOMING.unpack_from(data, at)
         value, at = _slice(data, at + _UPCOMING.size, size)
-        upcoming.append((offset, value))
+        upcoming.append(Record(partition, offset, None, value))
     return tuple(headers), tuple(upcoming), resume
 
 

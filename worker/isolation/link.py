@@ -11,7 +11,6 @@ from worker.core.inflight import InFlight
 from worker.core.limits import Request
 from worker.isolation.frames import pack_chunk, unpack_reports
 from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
-from worker.isolation.seam import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +84,7 @@ class Link:
         """Send tasks to the child, as far as the socket accepts them."""
         settled = self.flight.first - 1
         first = self.flight.send(entries)
-        parts = pack_chunk([view_of(entry.task) for entry in entries], self._topics, first, settled)
+        parts = pack_chunk([entry.task for entry in entries], self._topics, first, settled)
         self._out += [memoryview(part) for part in parts if part]
         self.flush()
 

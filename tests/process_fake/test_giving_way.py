@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import GROUP, REQUESTS, STATES, World
 from worker.core.detached import client_id_of
+from worker.kafka.ports import KafkaFailure, MemberView
+from worker.testing.group_calls import FakeGroupClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +52,27 @@ def test_a_process_gives_way_to_a_new_member_at_once(wide: World) -> None:
     newcomer.subscribe([REQUESTS], MagicMock(), MagicMock())
     wide.until(lambda: holder.counter("gave_way_total"), 3.0)
     wide.until(lambda: holder.owned == [], 3.0)
+
+
+def test_a_failed_view_of_the_group_is_logged_and_requested_again(
+    wide: World, lines: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a view nobody gives way. An operator could not tell why."""
+    members, end = FakeGroupClient.members, wide.clock() + 20
+
+    def fail_at_first(client: FakeGroupClient, group: str) -> list[MemberView] | KafkaFailure:
+        return KafkaFailure("_TIMED_OUT", "scripted") if wide.clock() < end else members(client, group)
+
+    monkeypatch.setattr(FakeGroupClient, "members", fail_at_first)
+    wide.request("long", 0, work=Work(600.0))
+    pair = [wide.process(state_topic=STATES, long_after=3.0, ordering="unordered") for _ in range(2)]
+    wide.until(lambda: any(one.starts for one in pair))
+    for number in range(20):
+        wide.request(f"short-{number}", number % 4, work=Work(0.1))
+    wide.until(lambda: len(wide.answered()) == 20)
+    failures = [line for line in lines if line["event"] == "client.error" and line["code"] == "_TIMED_OUT"]
+    assert len(failures) >= 2
+    assert failures[0]["reason"] == "scripted"
 
 
 def test_a_partition_starts_as_soon_as_its_states_are_known(world: World) -> None:

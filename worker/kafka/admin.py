@@ -16,7 +16,7 @@ from confluent_kafka import admin
 from worker.core.deadline import Deadline
 from worker.core.model import Partition
 from worker.kafka import descriptions
-from worker.kafka.clients import UNTIMED, failure_of, quiet
+from worker.kafka.clients import UNTIMED, failure_of, quiet, without_offsets
 from worker.kafka.descriptions import Span
 from worker.kafka.ports import KafkaFailure
 
@@ -164,7 +164,7 @@ class Admin:
         """Return what the group has committed for each partition; None where it has committed nothing."""
         # Do not use the admin client here: its list_consumer_group_offsets crashes the process while the group's
         # coordinator is not ready (librdkafka issue 5040). A consumer without a subscription does not join the group.
-        places = [ck.TopicPartition(*partition) for partition in partitions]
+        places = without_offsets(partitions)
         consumer = ck.Consumer(quiet(self._properties, self._on_error) | {"group.id": group})
         try:
             answer = _until_settled(lambda: {"": _committed(consumer, places, timeout)}, timeout)[""]

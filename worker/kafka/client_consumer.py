@@ -9,7 +9,7 @@ import confluent_kafka as ck
 
 from worker.core.model import Partition, Record
 from worker.errors import BrokerError
-from worker.kafka.clients import READING, one_line, quiet
+from worker.kafka.clients import READING, at_offsets, one_line, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +31,7 @@ class AnswerReader:
         self._error: ck.KafkaError | None = None
         self.ended: set[Partition] = set()  # the partitions whose end was reached at least once
         self._client = ck.Consumer(quiet(properties, self._hear) | READING | {"queued.max.messages.kbytes": 16_384})
-        self._client.assign(_positions(starts))
+        self._client.assign(at_offsets(starts))
 
     def _hear(self, error: ck.KafkaError) -> None:
         # The client repairs lost connections by itself, but not refused credentials.
@@ -40,7 +40,7 @@ class AnswerReader:
 
     def extend(self, starts: Mapping[Partition, int]) -> None:
         """Read these partitions too."""
-        self._client.incremental_assign(_positions(starts))
+        self._client.incremental_assign(at_offsets(starts))
 
     def read(self, timeout: float) -> list[Record]:
         """Return the available records, waiting ``timeout`` seconds for the first. Raise BrokerError if refused."""
@@ -102,14 +102,10 @@ def _starts(
         return {place: span.start for place, span in spans.items() if span.start < span.end}
     consumer = ck.Consumer(quiet(properties, lambda _error: None))
     try:
-        found = consumer.offsets_for_times(_positions(dict.fromkeys(spans, timestamp_ms)), timeout)
+        found = consumer.offsets_for_times(at_offsets(dict.fromkeys(spans, timestamp_ms)), timeout)
     except ck.KafkaException as error:
         raise BrokerError(f"searching for earlier answers failed: {one_line(error)}") from error
     finally:
         consumer.close()
     offsets = {Partition(p.topic, p.partition): p.offset for p in found}
     return {place: offset for place, offset in offsets.items() if 0 <= offset < spans[place].end}
-
-
-def _positions(starts: Mapping[Partition, int]) -> list[ck.TopicPartition]:
-    return [ck.TopicPartition(place.topic, place.number, offset) for place, offset in starts.items()]

@@ -17,7 +17,7 @@ from worker.errors import ClientFatalError
 from worker.kafka.ports import KafkaFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from worker.core.model import Partition
     from worker.kafka.ports import Position
@@ -48,6 +48,16 @@ def failure_of(error: ck.KafkaError) -> KafkaFailure:
 def topic_partitions(positions: Mapping[Partition, Position]) -> list[ck.TopicPartition]:
     """Return positions in the client's form."""
     return [ck.TopicPartition(p.topic, p.number, at.offset, at.metadata) for p, at in positions.items()]
+
+
+def at_offsets(offsets: Mapping[Partition, int]) -> list[ck.TopicPartition]:
+    """Return offsets in the client's form."""
+    return [ck.TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
+
+
+def without_offsets(partitions: Iterable[Partition]) -> list[ck.TopicPartition]:
+    """Return partitions in the client's form."""
+    return [ck.TopicPartition(p.topic, p.number) for p in partitions]
 
 
 def one_line(error: ck.KafkaError | ck.KafkaException) -> str:

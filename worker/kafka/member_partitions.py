@@ -17,9 +17,11 @@ import time
 from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
+import structlog
 
 from worker.core.model import Partition
-from worker.kafka.committed_offsets import fetch_committed, reset_offset, wake_fetching
+from worker.kafka.clients import at_offsets, failure_of, without_offsets
+from worker.kafka.committed_offsets import fetch_committed, reset_offset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from worker.kafka.clients import CallbackErrors
     from worker.kafka.ports import RebalanceListener
 
+WAKE_SECONDS = 0.5  # for the reply to a request that only wakes the client
 OPEN_AGAIN = (1.0, 5.0)  # seconds: the first and the longest pause between two attempts to start with partitions
+
+log = structlog.get_logger("kafka")
 
 
 class MemberPartitions:
@@ -71,15 +76,15 @@ class MemberPartitions:
     def pause(self, client: ck.Consumer, partitions: Sequence[Partition]) -> None:
         """Fetch these partitions no longer."""
         self._paused |= set(partitions)
-        client.pause(_places(partitions))
+        client.pause(without_offsets(partitions))
 
     def resume(self, client: ck.Consumer, partitions: Sequence[Partition]) -> None:
         """Fetch these partitions again, and at once."""
         asleep = self.owned <= self._paused
         self._paused -= set(partitions)
-        client.resume(_places(partitions))
+        client.resume(without_offsets(partitions))
         if asleep:
-            wake_fetching(client, partitions)
+            _wake(client, partitions)
 
     # -- new partitions
 
@@ -199,5 +204,15 @@ def _partition(position: ck.TopicPartition) -> Partition:
     return Partition(position.topic, position.partition)
 
 
-def _places(partitions: Iterable[Partition]) -> list[ck.TopicPartition]:
-    return [ck.TopicPartition(partition.topic, partition.number) for partition in partitions]
+def _wake(client: ck.Consumer, partitions: Sequence[Partition]) -> None:
+    """Let the client fetch now what it has just resumed. Wait for one reply of the brokers.
+
+    The client's thread for a broker sleeps for up to a second when it fetches nothing. A resume does not wake it, but
+    any request does (measured with librdkafka 2.16: 0.9 s without this, 0.01 s with it).
+    """
+    now = int(time.time() * 1000)
+    try:
+        client.offsets_for_times(at_offsets(dict.fromkeys(partitions, now)), WAKE_SECONDS)
+    except ck.KafkaException as error:
+        failure = failure_of(error.args[0])  # it fetches a second later
+        log.warning("client.error", code=failure.code, reason=failure.message)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
-CHECK_SECONDS = 5.0  # from the request to the first check, and to the second one
+CHECK_SECONDS = 5.0  # from the request to the first check, and from a difference to the next check
 LONGEST_SECONDS = 60.0  # between two checks that find agreement; a describe costs the coordinator more in large groups
 CHECKS = 2  # that must find a difference: one may fall between a heartbeat and its effect
 ANSWER_SECONDS = 10.0

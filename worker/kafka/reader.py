@@ -9,7 +9,7 @@ import confluent_kafka as ck
 
 from worker.core.model import Partition, Record
 from worker.errors import BrokerError
-from worker.kafka.clients import READING, failure_of, quiet
+from worker.kafka.clients import READING, at_offsets, failure_of, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Reader:
         self._next = dict.fromkeys(starts, -1)
         self._ends: Mapping[Partition, int] | None = None  # None: the broker has not reported them yet
         self._client = ck.Consumer(quiet(properties, self._on_error) | READING)
-        self._client.assign(_positions(starts))
+        self._client.assign(at_offsets(starts))
         self.mark_ends()
 
     def _on_error(self, error: ck.KafkaError) -> None:
@@ -53,7 +53,7 @@ class Reader:
         if not self._next:
             return {}  # the client refuses an empty request
         try:
-            ends = self._client.offsets_for_times(_positions(dict.fromkeys(self._next, ck.OFFSET_END)), _ENDS_SECONDS)
+            ends = self._client.offsets_for_times(at_offsets(dict.fromkeys(self._next, ck.OFFSET_END)), _ENDS_SECONDS)
         except ck.KafkaException:
             return None
         if any(end.error is not None for end in ends):
@@ -94,10 +94,6 @@ class Reader:
     def close(self) -> None:
         """Free the client."""
         self._client.close()
-
-
-def _positions(offsets: Mapping[Partition, int]) -> list[ck.TopicPartition]:
-    return [ck.TopicPartition(place.topic, place.number, offset) for place, offset in offsets.items()]
 
 
 def _number(value: int | None) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka as ck
 
 from worker.errors import ClientFatalError
-from worker.kafka.clients import failure_of, topic_partitions, with_error_callback
+from worker.kafka.clients import failure_of, topic_partitions, with_error_callback, without_offsets
 from worker.kafka.ports import Ended, KafkaFailure, Position
 from worker.kafka.repeated_calls import PAUSE_SECONDS, RepeatedCalls, discard, error_of, fail, warn
 from worker.kafka.transaction_outcome import was_committed
@@ -174,7 +174,7 @@ class ConfluentTransactor(RepeatedCalls):
         if transaction.handshake is not None:
             return self._resolve_mark(transaction.handshake, failure)
         partitions = list(transaction.positions)
-        found = self._committed(self._checker, [ck.TopicPartition(*partition) for partition in partitions])
+        found = self._committed(self._checker, without_offsets(partitions))
         positions = (Position(place.offset, place.metadata or "") for place in found)
         committed = was_committed(transaction.positions, dict(zip(partitions, positions, strict=True)))
         if committed is None:

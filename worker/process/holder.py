@@ -150,7 +150,9 @@ class Holder:
 
     def _take_view(self, found: list[MemberView] | KafkaFailure, requested_at: float) -> None:
         self._view_requested = False
-        if not isinstance(found, KafkaFailure) and requested_at >= self._changed_at:
+        if isinstance(found, KafkaFailure):
+            log.warning("client.error", code=found.code, reason=found.message)
+        elif requested_at >= self._changed_at:
             self._view = requested_at, view_of(found, self._config.request_topics)
 
     # -- giving way

@@ -221,7 +221,7 @@ def test_a_key_that_no_request_has_is_a_failure(site: Site) -> None:
     done = site("--key", "a", "--key", "misspelt")
 
     assert (done.code, done.lines) == (1, [f"requests/0/0  a  {NEVER_STARTED}"])
-    assert "misspelt: no request has this name" in done.err
+    assert "misspelt: no request has this key or job" in done.err
 
 
 def test_a_job_is_known_by_its_header_or_by_its_keys(site: Site) -> None:

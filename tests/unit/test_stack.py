@@ -204,7 +204,7 @@ def test_without_a_reply_the_request_does_not_stay(topics: FakeTopics, monkeypat
     code, out, err = run("requests/0/5")
 
     assert (code, out) == (1, "")
-    assert "that it runs requests/0/5 as a long task" in err
+    assert "that it runs requests/0/5" in err
     assert last_values(topics) == [None, None]
 
 

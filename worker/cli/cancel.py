@@ -192,7 +192,7 @@ def _report(targets: Targets, cancellation: Cancellation) -> bool:
         key = targets.keys[origin]
         click.echo("  ".join([str(origin), *([key] if key is not None else []), cancellation.reach[origin].value]))
     for name in targets.missing:
-        echo(f"{name}: no request has this name")
+        echo(f"{name}: no request has this key or job")
     counts = Counter(cancellation.reach.values())
     parts = ", ".join(f"{counts[reach]} {reach.value}" for reach in Reach if counts[reach])
     if counts:

@@ -102,7 +102,7 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 @dlq.command(epilog=REPLAY_EPILOG, short_help="Send the requests of dead letters again.")
 @matching
-@click.option("--limit", type=click.IntRange(min=1), help="Replay only the first ones.")
+@click.option("--limit", type=click.IntRange(min=1), help="Replay at most this many.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be sent.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation. (Without a terminal it never asks.)")
 def replay(*, patterns: tuple[tuple[str, str], ...], limit: int | None, dry_run: bool, yes: bool) -> int:
@@ -112,7 +112,7 @@ def replay(*, patterns: tuple[tuple[str, str], ...], limit: int | None, dry_run:
     what = plan(read_dead_letters(access), journal, patterns, limit)
     _explain(what)
     if patterns and not (what.chosen or what.obstacles):
-        echo("no dead letter matches that was not replayed before: see the fields and values with `worker dlq list`")
+        echo("no dead letter matches, or all that match were replayed before: `worker dlq list` shows their fields")
     if dry_run or not what.chosen:
         return 0
     question = f"Send {count(len(what.chosen), 'request')} to {', '.join(sorted(what.topics))}?"

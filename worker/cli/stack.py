@@ -79,9 +79,7 @@ def _from_afar(access: Access, origin: Origin, *, native: bool) -> int:
     if stop:
         return INTERRUPTED
     if reply is None:
-        echo(
-            f"no replica replied within {TIMEOUT:g} s that it runs {origin} as a long task: list them with worker tasks"
-        )
+        echo(f"no replica has reported within {TIMEOUT:g} s that it runs {origin}: `worker tasks` lists the long tasks")
         return 1
     echo(f"{reply.worker} runs it")
     click.echo(reply.text.rstrip("\n"), err=not reply.good)

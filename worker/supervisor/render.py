@@ -127,7 +127,7 @@ def warnings(settings: Settings) -> list[str]:
     found = properties.warnings(settings.link())
     if settings.task_timeout and settings.isolation == "thread":
         found.append(
-            "WORKER_TASK_TIMEOUT only asks a task to stop: set WORKER_ISOLATION=process to end a handler that goes on"
+            "WORKER_TASK_TIMEOUT only asks a task to stop: set WORKER_ISOLATION=process to end a handler that does not"
         )
     if settings.state_topic and settings.static_membership == "on":
         found.append("KAFKA_STATIC_MEMBERSHIP=on: under the classic protocol KAFKA_STATE_TOPIC turns it off")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# Longer tasks start one by one, and each start is recorded before. The two milliseconds that this takes do not matter
-# to them, and after a crash it is certain which task was running.
+# Tasks of at least this length start one by one, and each start is recorded first. That takes two milliseconds, which
+# do not matter to such tasks, and after a crash it is certain which task was running.
 EXACT_SECONDS = 1.0
 ROUND_TRIPS = 100  # such a task lasts at least this many commits, so that a distant broker does not cost more
 MAX_FURTHER = 2_048

@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class HasOffset(Protocol):
-    """What an ordering group needs to know of a task."""
+    """What an ordering group needs to know about a task."""
 
     @property
     def offset(self) -> int:

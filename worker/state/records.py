@@ -17,10 +17,10 @@ request that is not running; its checkpoint is kept for the next start.
 To cancel a request, write a ``CancelRequest``. The process that owns the partition of the request writes the tombstone
 of that key as soon as the cancellation has reached the request:
 
-* it had not started, or waits for its next attempt: it is answered ``CANCELLED``, and then comes the tombstone;
-* it runs: it is asked to stop, its state becomes ``cancelling``, and once that is confirmed the tombstone follows. A
-  process that takes over a request in this state cancels it, too;
-* it is answered already: the tombstone.
+* If it has not started, or waits for its next attempt, it is answered ``CANCELLED``. Then the tombstone is written.
+* If it runs, it is asked to stop, and its state becomes ``cancelling``. The tombstone is written when that is confirmed.
+  A process that takes over a request in this state cancels it, too.
+* If it is already answered, the tombstone is written at once.
 
 So the tombstone of the cancel key means "reached". A request that is not fetched yet is cancelled when it is fetched;
 until then the cancel record stays.

@@ -18,8 +18,8 @@ To cancel a request, write a ``CancelRequest``. The process that owns the partit
 of that key as soon as the cancellation has reached the request:
 
 * If it has not started, or waits for its next attempt, it is answered ``CANCELLED``. Then the tombstone is written.
-* If it runs, it is asked to stop, and its state becomes ``cancelling``. The tombstone is written when that is confirmed.
-  A process that takes over a request in this state cancels it, too.
+* If it runs, it is asked to stop, and its state becomes ``cancelling``. When that is confirmed, the tombstone is
+  written. A process that takes over a request in this state cancels it, too.
 * If it is already answered, the tombstone is written at once.
 
 So the tombstone of the cancel key means "reached". A request that is not fetched yet is cancelled when it is fetched;

@@ -37,6 +37,14 @@ def spin(request: Request, context: object) -> None:  # noqa: ARG001 - as the co
             total += number
 
 
+def rest(request: Request, context: object) -> None:  # noqa: ARG001 - as the contract calls it
+    """Wait as many seconds as the payload says, as a task does that another program works for.
+
+    More processes than cores can run such tasks at full speed.
+    """
+    time.sleep(float(request.payload))
+
+
 def crash(request: Request, context: Any) -> None:
     """Do nothing. If the payload is ``segfault``, end the process with a segmentation fault in the first attempt."""
     if request.payload == "segfault" and context.attempt == 1:

@@ -42,6 +42,7 @@ class Spec(NamedTuple):
     short: bool = True
     by_key: bool = False
     idle: bool = False
+    processes: int = PROCESSES
 
 
 class KafkaProgram(NamedTuple):
@@ -78,7 +79,7 @@ class KafkaProgram(NamedTuple):
 
     def run_tasks(self, bench: Bench, work: Work) -> TaskRun:
         endpoint = bench.endpoint(partitions=self.partitions)
-        program, tasks = self.make(endpoint, Spec("spin", work.short, work.by_key)), len(work.lengths)
+        program, tasks = self._program(endpoint, work), len(work.lengths)
         reader = Reader(endpoint, program)
         with contextlib.closing(reader), contextlib.closing(self.settles(bench.broker, endpoint)) as settled, program:
             warm_up(endpoint, reader)
@@ -90,6 +91,9 @@ class KafkaProgram(NamedTuple):
             _await(lambda: settled.count() >= tasks + self.partitions, f"the commits of {self.name}")
         bench.broker.delete(endpoint.ack_topic)
         return TaskRun(spans, cpu, server_cpu, received / bench.broker.size(endpoint.request_topic))
+
+    def _program(self, endpoint: Endpoint, work: Work) -> ProcessGroup:
+        return self.make(endpoint, Spec(work.handler, work.short, work.by_key, processes=work.processes))
 
     def round_trips(self, bench: Bench, gaps: Sequence[float]) -> list[float]:
         endpoint = bench.endpoint()
@@ -120,13 +124,14 @@ def _await(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def detaching(bench: Bench, at_most: int) -> KafkaProgram:
+def detaching(bench: Bench, name: str = DETACHING, **settings: str) -> KafkaProgram:
     """Return the worker for unordered tasks of unknown length: many partitions, and long tasks are detached."""
 
     def make(endpoint: Endpoint, spec: Spec) -> ProcessGroup:
-        return worker(endpoint, spec.handler, KAFKA_STATE_TOPIC=bench.state_topic(), **DETACHING_SETTINGS)
+        common = {"KAFKA_STATE_TOPIC": bench.state_topic(), "WORKER_PROCESSES": str(spec.processes)}
+        return worker(endpoint, spec.handler, **common, **{**DETACHING_SETTINGS, **settings})
 
-    return KafkaProgram(DETACHING, make, at_most, MANY_PARTITIONS)
+    return KafkaProgram(name, make, 0, MANY_PARTITIONS)
 
 
 def the_worker(at_most: int, name: str = WORKER, handler: str = "", **settings: str) -> KafkaProgram:
@@ -134,7 +139,9 @@ def the_worker(at_most: int, name: str = WORKER, handler: str = "", **settings: 
 
     def make(endpoint: Endpoint, spec: Spec) -> ProcessGroup:
         order = {"WORKER_ORDERING": "key"} if spec.by_key else {}
-        return worker(endpoint, handler or spec.handler, **order, **settings)
+        return worker(
+            endpoint, handler or spec.handler, **{"WORKER_PROCESSES": str(spec.processes), **order, **settings}
+        )
 
     return KafkaProgram(name, make, at_most)
 
@@ -154,7 +161,7 @@ def arroyo(environments: Environments, at_most: int) -> KafkaProgram:
         batch = "1000" if spec.handler == "nothing" and spec.short else "10" if spec.short else "1"
         command = [str(environments.python("arroyo")), "-P", "-m", "benchmarks.foreign.arroyo_peer"]
         variables = environment(endpoint, {"BENCH_HANDLER": spec.handler})
-        return ProcessGroup(ARROYO, [[*command, batch, "0.01" if spec.idle else "1", str(PROCESSES)]], variables)
+        return ProcessGroup(ARROYO, [[*command, batch, "0.01" if spec.idle else "1", str(spec.processes)]], variables)
 
     return KafkaProgram(ARROYO, make, at_most)
 
@@ -163,12 +170,12 @@ def parallel_consumer(environments: Environments, at_most: int, threads: int = 0
     """Return parallel-consumer with a concurrency of ``threads``.
 
     A thread waits until its answer is confirmed, so short tasks need many threads. The default is 100 for empty tasks,
-    16 (the documented default) for short ones, and one per core otherwise.
+    16 (the documented default) for short ones, and one per process otherwise.
     """
 
     def make(endpoint: Endpoint, spec: Spec) -> ProcessGroup:
         java = [str(ROOT / ".runtime/java/bin/java"), "-Xmx512m", "-cp", environments.classpath(), "ParallelPeer"]
-        usual = 100 if spec.handler == "nothing" else 16 if spec.short else PROCESSES
+        usual = 100 if spec.handler == "nothing" else 16 if spec.short else spec.processes
         more = {
             "BENCH_HANDLER": spec.handler,
             "BENCH_CONCURRENCY": str(threads or usual),
@@ -182,7 +189,7 @@ def parallel_consumer(environments: Environments, at_most: int, threads: int = 0
 
 
 def share_group(environments: Environments, at_most: int) -> KafkaProgram:
-    """Return Kafka's share consumers, one per core. Records are not bound to partitions and wait for no owner.
+    """Return Kafka's share consumers, one thread each. Records are not bound to partitions and wait for no owner.
 
     Empty tasks come in the client's default batches. A consumer takes ten short tasks or one long task at a time.
     """
@@ -192,7 +199,7 @@ def share_group(environments: Environments, at_most: int) -> KafkaProgram:
         empty = spec.handler == "nothing" and spec.short
         more = {
             "BENCH_HANDLER": spec.handler,
-            "BENCH_CONCURRENCY": str(PROCESSES),
+            "BENCH_CONCURRENCY": str(spec.processes),
             "BENCH_RECORDS": "500" if empty else "10" if spec.short else "1",
             "BENCH_ACQUIRE": "batch_optimized" if empty else "record_limit",
         }

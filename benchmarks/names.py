@@ -8,6 +8,7 @@ WORKER = "worker"
 PROCESS = "worker, process isolation"
 EXTRA_SLOT = "worker, extra slot"
 DETACHING = "worker, detaching"
+BOTH = "worker, detaching and an extra slot"
 NO_STATE_TOPIC = "worker, no state topic"
 BARE, ARROYO, PARALLEL, SHARE_GROUP, CELERY, CELERY_RABBIT, DRAMATIQ, DRAMATIQ_ONE = OTHER_PROGRAMS = (
     "bare loop",
@@ -19,7 +20,7 @@ BARE, ARROYO, PARALLEL, SHARE_GROUP, CELERY, CELERY_RABBIT, DRAMATIQ, DRAMATIQ_O
     "Dramatiq",
     "Dramatiq, prefetch 1",
 )
-VARIANTS = (PROCESS, DETACHING, EXTRA_SLOT, NO_STATE_TOPIC)  # the worker with other settings
+VARIANTS = (PROCESS, DETACHING, EXTRA_SLOT, BOTH, NO_STATE_TOPIC)  # the worker with other settings
 PROGRAMS = (WORKER, *VARIANTS, *OTHER_PROGRAMS)
 PEERS = OTHER_PROGRAMS[1:]  # alternatives for a user; the bare loop is only a reference
 SHARE = f"CPU seconds of tasks ÷ (processes {TIMES} time)"

@@ -29,7 +29,7 @@ _WARM_UP_TRIPS = 10
 
 
 class QueueProgram(NamedTuple):
-    """A queue program. ``command`` starts its workers. ``prefetch`` has its variables, by whether tasks are short.
+    """A queue program. ``command`` starts its processes. ``prefetch`` has its variables, by whether tasks are short.
 
     ``open`` returns how many tasks are unacknowledged. With ``rabbit``, tasks are in RabbitMQ and results in Redis.
     RabbitMQ has no cheap count of unacknowledged tasks, so only the results count.
@@ -38,7 +38,7 @@ class QueueProgram(NamedTuple):
     name: str
     module: str
     python: Callable[[], Path]
-    command: Callable[[Path], list[str]]
+    command: Callable[[Path, int], list[str]]
     prefetch: Callable[[bool], dict[str, str]]
     open: Callable[[RedisServer], int]
     results: Callable[[RedisServer], Iterable[bytes]]
@@ -53,8 +53,8 @@ class QueueProgram(NamedTuple):
         return BacklogRun(samples, total, sum(pss), len(pss))
 
     def run_tasks(self, bench: Bench, work: Work) -> TaskRun:
-        server, total = self._filled(bench, "spin", work.payloads)
-        with self._program(bench, short=work.short) as program:
+        server, total = self._filled(bench, work.handler, work.payloads)
+        with self._program(bench, short=work.short, processes=work.processes) as program:
             samples = watch(program, self._settled(server, total), self._cpu(bench), total)
             server_cpu = samples[-1].broker_cpu - samples[0].broker_cpu
             return TaskRun(self._spans(server), server_cpu=server_cpu)
@@ -83,8 +83,8 @@ class QueueProgram(NamedTuple):
             raise RuntimeError(f"{self.open(server)} of {len(payloads)} tasks are in the queue")
         return server, len(payloads)
 
-    def _program(self, bench: Bench, *, short: bool) -> ProcessGroup:
-        return ProcessGroup(self.name, [self.command(self.python())], self._variables(bench, short=short))
+    def _program(self, bench: Bench, *, short: bool, processes: int = PROCESSES) -> ProcessGroup:
+        return ProcessGroup(self.name, [self.command(self.python(), processes)], self._variables(bench, short=short))
 
     def _variables(self, bench: Bench, *, short: bool) -> dict[str, str]:
         more = {"PYTHONPATH": str(ROOT), "BENCH_REDIS": bench.redis.url}
@@ -126,7 +126,7 @@ def celery(environments: Environments, at_most: int, *, rabbit: bool = False) ->
         CELERY_RABBIT if rabbit else CELERY,
         "benchmarks.foreign.celery_peer",
         lambda: environments.python("celery"),
-        lambda python: _celery_command(python, PROCESSES),
+        _celery_command,
         lambda short: {"BENCH_PREFETCH": "100" if short else "1"},
         (lambda _: 0) if rabbit else _celery_open,
         _celery_results,
@@ -138,7 +138,7 @@ def celery(environments: Environments, at_most: int, *, rabbit: bool = False) ->
 def celery_with_limit(environments: Environments, seconds: float) -> QueueProgram:
     """Return Celery with one process, which is killed and replaced after ``seconds``. A killed task has no span."""
     return celery(environments, 0)._replace(
-        command=lambda python: _celery_command(python, 1, "--time-limit", f"{seconds:g}"),
+        command=lambda python, _: _celery_command(python, 1, "--time-limit", f"{seconds:g}"),
         results=lambda server: _celery_results(server, ended_by="TimeLimitExceeded"),
     )
 
@@ -167,12 +167,16 @@ def _celery_results(server: RedisServer, ended_by: str = "") -> Iterable[bytes]:
 
 def dramatiq(environments: Environments, at_most: int, prefetch: int = 0) -> QueueProgram:
     """Return Dramatiq with one thread per process, for CPU-bound tasks. ``prefetch`` replaces its default of two."""
-    options = ["--processes", str(PROCESSES), "--threads", "1"]
+
+    def command(python: Path, processes: int) -> list[str]:
+        options = ["--processes", str(processes), "--threads", "1"]
+        return [str(python), "-P", "-m", "dramatiq", "benchmarks.foreign.dramatiq_peer", *options]
+
     return QueueProgram(
         DRAMATIQ_ONE if prefetch == 1 else DRAMATIQ,
         "benchmarks.foreign.dramatiq_peer",
         lambda: environments.python("dramatiq"),
-        lambda python: [str(python), "-P", "-m", "dramatiq", "benchmarks.foreign.dramatiq_peer", *options],
+        command,
         lambda _short: {"dramatiq_queue_prefetch": str(prefetch)} if prefetch else {},
         lambda server: server.command("HLEN", "dramatiq:default.msgs"),
         _dramatiq_results,

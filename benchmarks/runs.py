@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.processes import PROCESSES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -50,7 +52,7 @@ class Work:
     """Tasks of given lengths in seconds.
 
     ``short`` selects a program's settings for short tasks. ``partitioner`` defaults to all partitions in turn. ``bulk``
-    is the minimum size of a payload, in bytes.
+    is the minimum size of a payload, in bytes. ``handler`` runs the tasks in that many ``processes``.
     """
 
     lengths: Sequence[float]
@@ -58,6 +60,8 @@ class Work:
     partitioner: Partitioner | None = None
     by_key: bool = False
     bulk: int = 0
+    handler: str = "spin"
+    processes: int = PROCESSES
 
     @property
     def payloads(self) -> list[str]:

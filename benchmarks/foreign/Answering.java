@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.time.Instant;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 
 /** One task of a Java peer, from the bytes of a request to the bytes of its answer. */
@@ -17,7 +18,7 @@ final class Answering {
     private Answering() {}
 
     /** Reads the request, runs the task, and returns the contract's Response. */
-    static byte[] answer(ConsumerRecord<byte[], byte[]> record, boolean spins) {
+    static byte[] answer(ConsumerRecord<byte[], byte[]> record, String handler) {
         try {
             int sequence = 0;
             String payload = "";
@@ -31,12 +32,16 @@ final class Answering {
             }
             Instant started = Instant.now();
             long cpu = cpuNanos();
-            if (spins) {
+            if (handler.equals("spin")) {
                 spin(cpu + (long) (Double.parseDouble(payload) * 1e9));
+            } else if (handler.equals("rest")) {
+                TimeUnit.NANOSECONDS.sleep((long) (Double.parseDouble(payload) * 1e9));
             }
             return response(sequence, record, started, Instant.now(), (cpuNanos() - cpu) / 1e9);
         } catch (IOException error) {
             throw new UncheckedIOException(error);
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
         }
     }
 

@@ -17,7 +17,7 @@ public class ParallelPeer {
     public static void main(String[] arguments) {
         Map<String, String> environment = System.getenv();
         String servers = environment.get("KAFKA_BOOTSTRAP_SERVER");
-        boolean spins = environment.get("BENCH_HANDLER").equals("spin");
+        String handler = environment.get("BENCH_HANDLER");
         var options = ParallelConsumerOptions.<byte[], byte[]>builder()
                 .ordering(ProcessingOrder.valueOf(environment.get("BENCH_ORDER")))
                 .maxConcurrency(Integer.parseInt(environment.get("BENCH_CONCURRENCY")))
@@ -32,7 +32,7 @@ public class ParallelPeer {
         String answers = environment.get("KAFKA_ACK_TOPIC");
         processor.pollAndProduce(context -> {
             ConsumerRecord<byte[], byte[]> record = context.getSingleConsumerRecord();
-            return new ProducerRecord<>(answers, record.key(), Answering.answer(record, spins));
+            return new ProducerRecord<>(answers, record.key(), Answering.answer(record, handler));
         });
     }
 

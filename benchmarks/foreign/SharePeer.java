@@ -68,11 +68,11 @@ public class SharePeer {
 
     /** A record is acknowledged when its answer is confirmed. */
     private static void work(KafkaShareConsumer<byte[], byte[]> consumer, KafkaProducer<byte[], byte[]> producer) {
-        boolean spins = ENVIRONMENT.get("BENCH_HANDLER").equals("spin");
+        String handler = ENVIRONMENT.get("BENCH_HANDLER");
         String answers = ENVIRONMENT.get("KAFKA_ACK_TOPIC");
         Map<ConsumerRecord<byte[], byte[]>, Future<RecordMetadata>> sent = new LinkedHashMap<>();
         for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
-            var answer = new ProducerRecord<>(answers, record.key(), Answering.answer(record, spins));
+            var answer = new ProducerRecord<>(answers, record.key(), Answering.answer(record, handler));
             sent.put(record, producer.send(answer));
         }
         producer.flush();

@@ -153,6 +153,20 @@ def test_an_exception_is_of_all_that_is_left(error: BaseException, verdict: Verd
 
 
 @pytest.mark.parametrize("reason", ["revoked", "drain"])
+def test_a_task_that_is_refused_because_of_a_drain_uses_up_no_attempt(reason: Any) -> None:
+    def handler(batch: Batch, context: BatchContext) -> None:
+        batch.nack(batch[0])
+        runner.cancel(reason, batch[0].task)
+        assert context.cancelled.reason == reason
+        batch.nack(batch[1])
+
+    posted: list[Outcome] = []
+    runner = BatchRunner(handler, {}, 3, posted.append)
+    runner.run(tasks(2))
+    assert settled(posted) == [(0, Verdict.FAILED), (1, Verdict.DROPPED)]
+
+
+@pytest.mark.parametrize("reason", ["revoked", "drain"])
 def test_what_a_cancelled_batch_leaves_used_up_no_attempt(reason: Any) -> None:
     runner: BatchRunner
 

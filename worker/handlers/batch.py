@@ -93,11 +93,18 @@ class Batch:
         self._post(outcome)
 
     def nack(self, task: BatchTask, reason: str = "refused by the handler") -> None:
-        """Mark a task's attempt as failed. Raise ValueError if it is already settled."""
+        """Mark a task's attempt as failed. Raise ValueError if it is already settled.
+
+        During a drain, and after the partition was revoked, the attempt does not count.
+        """
         outcome = self._finish(task)
         task.take_sent()
-        judge(outcome, Retry(str(reason)))
-        outcome.failure = Failure("Nack", str(reason))
+        cancelled = task.cancelled.reason
+        if cancelled in ("revoked", "drain"):
+            outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", cancelled)
+        else:
+            judge(outcome, Retry(str(reason)))
+            outcome.failure = Failure("Nack", str(reason))
         self._post(outcome)
 
     def _finish(self, task: BatchTask) -> Outcome:

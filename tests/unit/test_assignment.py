@@ -7,7 +7,7 @@ import math
 import pytest
 
 from worker.core.assignment import Assignment
-from worker.core.commit_metadata import CommitMetadata, Suspects
+from worker.core.commit_metadata import LIMIT, CommitMetadata, Suspects
 from worker.core.dispatch import DispatchRule
 from worker.core.model import Partition, PartitionEnd, Record
 
@@ -227,3 +227,20 @@ def test_what_a_former_owner_has_answered_is_not_done_again() -> None:
     assert order(assignment, 9, 1) == [(0, 0), (0, 3)]
     assignment.partitions[DEEP].settle(0)
     assert assignment.partitions[DEEP].position == 3
+
+
+# ---------------------------------------------------------------- full commit metadata
+
+
+def test_a_partition_with_full_metadata_does_not_stop_the_others() -> None:
+    """It has tasks that are ready, and none of them may start."""
+    assignment = Assignment("unordered")
+    assignment.assign(dict.fromkeys([DEEP, SHALLOW], 0))
+    for partition in (DEEP, SHALLOW):
+        assignment.admit([Record(partition, offset, None, b"xx") for offset in range(3)])
+    full = assignment.partitions[DEEP]
+    full.recorded(LIMIT)
+    assignment.request_starts(ALONE, 0.0, in_flight=0)
+    confirm(assignment)
+    assert taken(assignment, ALONE) == [(1, 0)]
+    assert full.room.full

@@ -139,7 +139,7 @@ class Assignment:
         return tasks, False
 
     def _ready(self, now: float) -> list[OwnedPartition]:
-        return [owned for owned in self._turns if owned.queue.head(now) is not None]
+        return [owned for owned in self._turns if owned.head(now) is not None]
 
     def request_starts(self, rule: DispatchRule, now: float, *, in_flight: int) -> None:
         """Request that the next commit records the starts of the next tasks, so that they may start in their turn."""

@@ -53,15 +53,15 @@ class KeyedQueue:
         self._queued += 1
         self.size += task.size
 
-    def head(self, now: float) -> int | None:
+    def head(self, now: float, below: float = math.inf) -> int | None:
         """See ``TaskQueue``."""
-        if self._retries and self._retries[0][0] <= now:
+        if self._retries and self._retries[0][0] <= now and self._retries[0][1] < below:
             return self._retries[0][1]
         for group in self._blocked_groups:
-            if group.queue and group.is_open(now):
+            if group.queue and group.is_open(now) and group.queue[0].record.offset < below:
                 return group.queue[0].record.offset
         self._move_blocked(now)
-        return self._fresh[0].record.offset if self._fresh else None
+        return self._fresh[0].record.offset if self._fresh and self._fresh[0].record.offset < below else None
 
     def _move_blocked(self, now: float) -> None:
         """Move tasks at the head whose key is blocked to the queue of their group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING
 
 from worker.core.commit_metadata import EMPTY, MOST_DETACHED, CommitMetadata, Detached
@@ -142,11 +143,8 @@ class OwnedPartition:
         If ``unlimited``, commits are not possible now, so failed tasks start again without one.
         """
         if self._out_of_order:
-            room = self._room()
-            if room <= 0:
-                self.room.full = True
-                below = min(below, self._highest_answered)  # tasks between answered ones shorten the metadata
-            limit = min(limit, max(1, room))
+            below = min(below, self._start_below())
+            limit = min(limit, max(1, self._room()))
         tasks = self.queue.take(limit, below, now, held=() if unlimited else self.starts.held)
         if tasks:
             self.in_flight += len(tasks)
@@ -156,6 +154,17 @@ class OwnedPartition:
             else:
                 self.starts.started(tasks[-1].record.offset)
         return tasks
+
+    def head(self, now: float) -> int | None:
+        """Return the offset of the next task to dispatch; None if none may start now."""
+        return self.queue.head(now, self._start_below())
+
+    def _start_below(self) -> float:
+        """Return the offset below which tasks fit into the commit metadata."""
+        if not self._out_of_order or self.has_room:
+            return math.inf
+        self.room.full = True
+        return self._highest_answered  # tasks between answered ones shorten the metadata
 
     def pull(self, offset: int) -> Task | None:
         """Take the waiting task with this offset, to be answered without a start; None if it does not wait."""
@@ -174,7 +183,7 @@ class OwnedPartition:
 
     def request_starts(self, count: int, now: float, *, least: int = 1) -> None:
         """Request the start of the next ``count`` tasks if fewer than ``least`` of them may start."""
-        head = self.queue.head(now)
+        head = self.head(now)
         if head is None:
             return
         limit = head + 1 if count == 1 else min(head + count, self.offsets.last + 1)  # offsets may have gaps

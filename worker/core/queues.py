@@ -29,8 +29,8 @@ class TaskQueue(Protocol):
     def push(self, task: Task) -> None:
         """Add a task with a higher offset than all before."""
 
-    def head(self, now: float) -> int | None:
-        """Return the offset of the task to dispatch next; None if none may start now."""
+    def head(self, now: float, below: float = math.inf) -> int | None:
+        """Return the offset of the next task to dispatch, lower than ``below``; None if none may start now."""
 
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """Dispatch up to ``limit`` tasks with offsets below ``below`` that are not ``held``."""
@@ -83,9 +83,12 @@ class PartitionQueue:
         self._queue.append(task)
         self.size += task.size
 
-    def head(self, now: float) -> int | None:
+    def head(self, now: float, below: float = math.inf) -> int | None:
         """See ``TaskQueue``."""
-        return self._queue[0].record.offset if self._queue and self._group.is_open(now) else None
+        if not self._queue or not self._group.is_open(now):
+            return None
+        offset = self._queue[0].record.offset
+        return offset if offset < below else None
 
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """See ``TaskQueue``. Only the head can be held, because a failed task comes back to it."""

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchmarks.spark import audit, codec, submit
+from benchmarks.spark import audit, codec, small_run, submit
 
 if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
-WORKLOADS = {"codec": codec.run, "submit": submit.run, "audit": audit.run}
+WORKLOADS = {"codec": codec.run, "submit": submit.run, "run": small_run.run, "audit": audit.run}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1, type=click.Choice(list(WORKLOADS)))
-@click.option("--rows", type=click.IntRange(min=1_000), help="Rows of each repetition.")
+@click.option("--rows", type=click.IntRange(min=1), help="Rows of each repetition.")
 @click.option("--repetitions", type=click.IntRange(min=1), help="How often each is measured.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all values here.")
 def main(names: tuple[str, ...], rows: int | None, repetitions: int | None, json_file: Path | None) -> None:

@@ -1,10 +1,10 @@
 """The duration of an audit: ``python -m benchmarks.spark audit``, or for other sizes and heaps:
 
-``python -m benchmarks.spark.audit [--rows N] [--heap 2g] [--lake DIR]``.
+``python -m benchmarks.spark.audit [--rows N] [--heap 2g] [--order planned|shuffled] [--lake DIR]``.
 
-It writes a synthetic manifest, requests and answers, and audits them in a new JVM: all that ``pipeline audit`` does,
-except reading from Kafka. The lower bound is one scan of the columns that an audit needs. It runs second, with a warm
-JVM and the files in the page cache.
+It writes a synthetic manifest and synthetic answers, fills the ack topic of a broker with as many records, and audits
+the job in a new JVM: all that ``pipeline audit`` does. The lower bound is one scan of the columns that an audit needs.
+It runs second, with a warm JVM and the files in the page cache.
 """
 
 from __future__ import annotations
@@ -22,46 +22,61 @@ import click
 import psutil
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
+from benchmarks.broker import Broker
 from benchmarks.figures import Figure
+from benchmarks.spark import synthetic
 from benchmarks.spark.measure import CORES, ratio
-from benchmarks.spark.synthetic import DOUBLED, MISSING, SENT, make, settings_of
 from pipeline.audit import exceptions
-from pipeline.audit.backlog import Backlog
 from pipeline.audit.expected import expected_requests
-from pipeline.audit.writer import Output
-from pipeline.jobs.audit import examine
+from pipeline.jobs.audit import audit
 from pipeline.lake.bronze import Bronze
 from pipeline.session import ROOT, build_session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import DataFrame, SparkSession
 
 NAME = "spark-audit"
 GOAL = "audit"
 HEAP = "2g"
+ORDERS = ("planned", "shuffled")
+NOWHERE = "127.0.0.1:1"  # where no broker is, because writing the tables needs none
 
 
 def run(rows: int = 20_000_000, repetitions: int = 1) -> list[Figure]:
-    """Return seconds and memory of an audit, and its ratio to one scan of its columns."""
-    with tempfile.TemporaryDirectory(prefix="bench-audit-") as lake:
-        _step("make", rows, HEAP, lake)
-        results = [_step("audit", rows, HEAP, lake) for _ in range(repetitions)]
-    quantity = f"{rows:,} requests"
-    seconds = [result["audit_seconds"] for result in results]
-    floor = [result["floor_seconds"] for result in results]
-    memory = tuple(float(result["peak_rss_mib"]) for result in results)
-    return [
-        Figure(NAME, quantity, "pipeline", "s", tuple(seconds), GOAL),
-        Figure(NAME, quantity, "floor", "s", tuple(floor)),
-        Figure(NAME, f"{quantity}, heap of {HEAP}", "pipeline", "MiB RSS", memory),
-        ratio(NAME, f"{quantity}, of the floor", seconds, floor, ""),
-    ]
+    """Return seconds and memory of an audit, and its ratio to one scan of its columns, for each order of answers."""
+    figures: list[Figure] = []
+    for order in ORDERS:
+        with tempfile.TemporaryDirectory(prefix="bench-audit-") as lake:
+            results = list(_results(rows, HEAP, order, lake, repetitions))
+        quantity = f"{rows:,} requests, answers {order}"
+        seconds = [result["audit_seconds"] for result in results]
+        floor = [result["floor_seconds"] for result in results]
+        memory = tuple(float(result["peak_rss_mib"]) for result in results)
+        figures += [
+            Figure(NAME, quantity, "pipeline", "s", tuple(seconds), GOAL),
+            Figure(NAME, quantity, "floor", "s", tuple(floor)),
+            Figure(NAME, f"{quantity}, heap of {HEAP}", "pipeline", "MiB RSS", memory),
+            ratio(NAME, f"{quantity}, of the floor", seconds, floor, ""),
+        ]
+    return figures
 
 
-def _step(step: str, rows: int, heap: str, lake: str) -> dict[str, Any]:
+def _results(rows: int, heap: str, order: str, lake: str, repetitions: int) -> Iterator[dict[str, Any]]:
+    """Yield the results of audits of the same tables, with a broker beside them."""
+    _step("make", rows, heap, order, lake)
+    with Broker() as broker:
+        synthetic.fill(broker, rows)
+        for _ in range(repetitions):
+            yield _step("audit", rows, heap, order, lake, broker.address)
+
+
+def _step(step: str, rows: int, heap: str, order: str, lake: str, address: str = NOWHERE) -> dict[str, Any]:
     """Run a step in a separate process, so that the audit does not benefit from the memory of the first step."""
-    command = [sys.executable, "-m", "benchmarks.spark.audit", "--rows", str(rows), "--heap", heap]
-    done = subprocess.run([*command, "--lake", lake, "--step", step], check=True, stdout=subprocess.PIPE, cwd=ROOT)
+    command = [sys.executable, "-m", "benchmarks.spark.audit", "--rows", str(rows), "--heap", heap, "--order", order]
+    command += ["--lake", lake, "--step", step, "--address", address]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -69,16 +84,20 @@ def _step(step: str, rows: int, heap: str, lake: str) -> dict[str, Any]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--rows", default=20_000_000, show_default=True, help="Requests of the job.")
 @click.option("--heap", default=HEAP, show_default=True, help="Of the JVM that audits.")
+@click.option("--order", type=click.Choice(ORDERS), default=ORDERS[0], show_default=True, help="Of the answers.")
 @click.option("--lake", type=click.Path(path_type=Path), help="Keep the tables here, or take those that are here.")
 @click.option("--step", type=click.Choice(["make", "audit"]), hidden=True)
-def main(rows: int, heap: str, lake: Path | None, step: str | None) -> None:
+@click.option("--address", default=NOWHERE, hidden=True)
+def main(rows: int, heap: str, order: str, lake: Path | None, step: str | None, address: str) -> None:
     """Write the tables, audit them, and print the figures."""
-    if step is not None:
-        click.echo(json.dumps({"make": _make, "audit": _audit}[step](rows, heap, str(lake))))
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        for one in ("make", "audit"):
-            click.echo(json.dumps(_step(one, rows, heap, str(lake or folder))))
+    if step == "make":
+        click.echo(json.dumps(_make(rows, heap, order, str(lake))))
+    elif step == "audit":
+        click.echo(json.dumps(_audit(rows, heap, str(lake), address)))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            for result in _results(rows, heap, order, str(lake or folder), 1):
+                click.echo(json.dumps(result))
 
 
 def _session(heap: str) -> SparkSession:
@@ -86,34 +105,34 @@ def _session(heap: str) -> SparkSession:
     return build_session("benchmark", master=f"local[{CORES}]", options=options)
 
 
-def _make(rows: int, heap: str, lake: str) -> dict[str, Any]:
+def _make(rows: int, heap: str, order: str, lake: str) -> dict[str, Any]:
     """Write the tables unless they exist."""
     began = time.monotonic()
     if not Path(lake, "bronze").exists():
         spark = _session(heap)
-        make(spark, lake, rows)
+        synthetic.make(spark, synthetic.settings_of(lake, NOWHERE), rows, shuffled=order == "shuffled")
         spark.stop()
     return {"rows": rows, "made_seconds": round(time.monotonic() - began, 1)}
 
 
-def _audit(rows: int, heap: str, lake: str) -> dict[str, Any]:
+def _audit(rows: int, heap: str, lake: str, address: str) -> dict[str, Any]:
     """Audit the tables."""
     began = time.monotonic()
-    spark, settings = _session(heap), settings_of(lake)
+    spark, settings = _session(heap), synthetic.settings_of(lake, address)
+    session = time.monotonic() - began
+    synthetic.record(spark, settings)
     ready = time.monotonic()
     with _Peak() as peak:
-        output, bronze = Output(spark, settings), Bronze(spark, settings)
-        requests = expected_requests(spark, settings, None)
-        sent = spark.read.schema(SENT).parquet(f"{lake}/requests")
-        findings = examine(settings, bronze, Backlog(), requests, lambda: sent, output)
-        output.finish(findings)
+        findings = audit(spark, settings)
     done = time.monotonic()
     counts = findings.counts
-    assert (counts.planned, counts.missing, counts.duplicate) == (rows, MISSING, DOUBLED)
+    assert (counts.planned, counts.missing, counts.duplicate) == (rows, synthetic.MISSING, synthetic.DOUBLED)
+    assert all(one.state == "ok" for one in findings.evidence), findings.evidence
+    requests, bronze = expected_requests(spark, settings, None), Bronze(spark, settings)
     result = {
         "rows": rows,
         "heap": heap,
-        "session_seconds": round(ready - began, 1),
+        "session_seconds": round(session, 1),
         "audit_seconds": round(done - ready, 1),
         "floor_seconds": round(_floor(requests.numbers, bronze.read()), 1),
         "peak_rss_mib": peak.mib,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.bench import Bench
 
-PARTS = ("codec", "submit", "audit")  # their names in `python -m benchmarks.spark`
+PARTS = ("codec", "submit", "run", "audit")  # their names in `python -m benchmarks.spark`
 _SECONDS = 900.0
 
 

@@ -1,4 +1,4 @@
-"""The commands: each runs a job in a session and prints its result. Imports Spark."""
+"""The commands: each runs a job in a session and prints its result. Imports Spark, and all that the jobs need."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from pipeline.jobs.resend import resend_missing
 from pipeline.jobs.run import run as run_to_verdict
 from pipeline.jobs.submit import submit
 from pipeline.lake.catalogs import prepared
-from pipeline.lake.sources import is_small
 from pipeline.progress import report
-from pipeline.session import build_session
 from worker.cli.console import stoppable
 
 if TYPE_CHECKING:
@@ -37,14 +35,8 @@ _CODES = {
 }
 
 
-def run(command: str, settings: Any, limit: int | None) -> int:
+def run(command: str, spark: SparkSession, settings: Any, limit: int | None) -> int:
     """Run a command in a session. Return its exit code, which is FAILED from ``limit`` failed answers on."""
-    spark = build_session(
-        f"{command} {settings.job}",
-        master=settings.master,
-        table_format=settings.table_format,
-        small=is_small(getattr(settings, "source", None)),
-    )
     settings = prepared(spark, settings)
     if command in _JUDGING:
         return _JUDGING[command](spark, settings, limit)

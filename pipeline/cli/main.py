@@ -171,8 +171,8 @@ def compact(**given: Any) -> int:
 
 def _run(command: str, settings: str, limit: int | None = None, **values: Any) -> int:
     made = getattr(importlib.import_module("pipeline.settings"), settings)(**values)
-    commands = importlib.import_module("pipeline.cli.commands")
-    return int(commands.run(command, made, limit))
+    start = importlib.import_module("pipeline.cli.start")
+    return int(start.run(command, made, limit))
 
 
 def _judging(judge: Any) -> int:

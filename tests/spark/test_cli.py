@@ -118,7 +118,7 @@ def test_an_audit_that_fails_is_no_verdict(
             raise error
         return 0
 
-    monkeypatch.setattr("pipeline.cli.commands.run", crashes)
+    monkeypatch.setattr("pipeline.cli.start.run", crashes)
     assert run("audit", "--job", "j", "--lake", "l", **KAFKA)[0] == code
 
 
@@ -126,7 +126,7 @@ def test_a_run_whose_audit_fails_has_the_same_code(run: Any, monkeypatch: pytest
     def fails(*_: Any) -> int:
         raise AuditFailedError from MemoryError("no more")
 
-    monkeypatch.setattr("pipeline.cli.commands.run", fails)
+    monkeypatch.setattr("pipeline.cli.start.run", fails)
     code, lines = run("run", "--job", "j", "--lake", "l", **KAFKA)
     assert (code, lines[-1]) == (3, "MemoryError: no more")
 
@@ -136,7 +136,7 @@ def test_failed_answers_can_fail_a_scheduled_audit(
 ) -> None:
     found = AuditResult(job="j", requests_from="manifest", counts=Counts(planned=9, answered=9, failed=3))
     monkeypatch.setattr("pipeline.cli.commands.audit", lambda *_: found)
-    monkeypatch.setattr("pipeline.cli.commands.build_session", lambda *_, **__: spark)
+    monkeypatch.setattr("pipeline.cli.start.build_session", lambda *_, **__: spark)
     command = ("audit", "--job", "j", "--lake", "l")
     codes = [run(*command, "--fail-on-failed", limit, **KAFKA)[0] for limit in ("3", "4")]
     assert (codes, run(*command, **KAFKA)[0]) == ([1, 0], 0)

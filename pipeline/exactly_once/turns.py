@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import confluent_kafka as ck
 
 from pipeline.errors import BrokerError, JobError
+from pipeline.exactly_once.client import wait_for_metadata
 from pipeline.exactly_once.progress_log import QUIET, TIMEOUT
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ _PART = 0  # the id stands in the partition of this part
 def take_turn(log: ProgressLog) -> str:
     """Record a new call, which alone may send from now on. Return its id."""
     turn = uuid.uuid4().hex
-    write_record(log, _key(log), turn.encode())
+    # It may be written twice. Should a later call's id come between the two, that call ends with an error.
+    write_record(log, _key(log), turn.encode(), idempotent=False)
     return turn
 
 
@@ -37,16 +39,20 @@ def _key(log: ProgressLog) -> bytes:
     return f"{log.name}/turn".encode()
 
 
-def write_record(log: ProgressLog, key: bytes, value: bytes | None) -> None:
-    """Write a confirmed record outside of transactions into the first partition of the log."""
+def write_record(log: ProgressLog, key: bytes, value: bytes | None, *, idempotent: bool = True) -> None:
+    """Write a confirmed record outside of transactions into the first partition of the log.
+
+    If not ``idempotent``, it may be written twice. The client of an idempotent producer waits half a second.
+    """
     failures: list[str] = []
 
     def delivered(error: ck.KafkaError | None, _message: ck.Message) -> None:
         if error is not None:
             failures.append(error.str())
 
-    producer = ck.Producer({**log.properties, **QUIET, "enable.idempotence": True})
+    producer = ck.Producer({**log.properties, **QUIET, "acks": "all", "enable.idempotence": idempotent})
     try:
+        wait_for_metadata(producer, log.topic)
         producer.produce(log.topic, value, key, partition=_PART, on_delivery=delivered)
         if producer.flush(TIMEOUT):
             failures.append("the brokers do not answer")

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from pipeline.lake.checkpoint import Positions
     from pipeline.settings import CollectSettings
 
-_LOOK_EVERY = 1  # seconds between two checks whether to stop
+_LOOK_EVERY = 0.1  # seconds between two checks whether to stop
+_TASK_RECORDS = 10_000  # for fewer records per task, starting another Python worker takes longer than it saves
 _LOSS = re.compile(r"some data may have been (?:lost|missed)|are gone|has been deleted|OffsetOutOfRange", re.IGNORECASE)
 
 
@@ -177,7 +178,7 @@ class _Collector:
         )
         try:
             while not stop():
-                if query.awaitTermination(_LOOK_EVERY):
+                if query.awaitTermination(_LOOK_EVERY):  # type: ignore[arg-type]  # accepts fractions
                     return True
             query.stop()  # in the middle of a batch if necessary: the batch will be written again in its place
         except PySparkException as error:
@@ -206,9 +207,11 @@ class _Collector:
         if self.query is None:
             self.query = str(context.getLocalProperty("sql.streaming.queryId"))
         self._check_topics()
-        # One file per parallel task: Kafka may have many partitions with few records in each batch. Before decoding,
-        # because Spark prepares a Python worker again for each partition that it reads.
-        rows = decode_records(records.coalesce(context.defaultParallelism), self._settings.kafka.dead_letter_topic)
+        # One file per task: Kafka may have many partitions with few records in each batch. Before decoding, because
+        # Spark prepares a Python worker again for each partition that it reads.
+        ends = self._checkpoint.positions() or {}
+        tasks = min(context.defaultParallelism, 1 + self._records(ends) // _TASK_RECORDS)
+        rows = decode_records(records.coalesce(tasks), self._settings.kafka.dead_letter_topic)
         read, stored = Observation(), Observation()
         # Jobs with the same topics share the table. Records that another job has stored are not stored again.
         new = rows.observe(read, F.count(F.lit(1)).alias("rows")).where(~before(self._bronze.covered(self.query)))
@@ -219,13 +222,22 @@ class _Collector:
             F.count_if(of_run(self._settings.job, self._run_id)).alias("answered"),
         )
         self._bronze.write(observed, self.query, batch)
-        self._ends = self._checkpoint.positions() or {}
+        self._ends = ends
         self._record()
         self.rows += stored.get["rows"]
         self.undecodable += stored.get["undecodable"]
         self.batches += 1
         if self._answered is not None:
             self._answered(stored.get["answered"] if stored.get["rows"] == read.get["rows"] else None)
+
+    def _records(self, ends: Positions) -> int:
+        """Return how many records a batch with these ends has at most. Transaction markers count."""
+        begins = self._ends or self._starts or self._checkpoint.committed()
+        return sum(
+            end - begins.get(topic, {}).get(partition, 0)
+            for topic, offsets in ends.items()
+            for partition, end in offsets.items()
+        )
 
     def _check_topics(self) -> None:
         """Raise JobError if a topic was recreated. Spark misses that once the new topic is longer than the old one."""

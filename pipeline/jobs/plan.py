@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 from pipeline.errors import JobError
 from pipeline.lake.manifest import METADATA, Manifest, digests_of, recorded_manifest, run_of
 from pipeline.lake.schemas import MANIFEST
-from pipeline.lake.sources import as_work, read_source
+from pipeline.lake.sources import as_work, is_small, read_source
 from pipeline.lake.tables import local_dataframe, publish_table, replace_table, scratch
 from pipeline.messages.keys import LARGEST
 
@@ -44,7 +44,7 @@ def plan(
     """
     with scratch(spark, settings.table("manifest").folder) as folder:
         # Writing the table fixes its order. Sorted twice, its rows may fall into other partitions.
-        ordered = _ordered(as_work(read_source(spark, source), source))
+        ordered = _ordered(as_work(read_source(spark, source), source), in_one_task=is_small(source))
         ordered.write.parquet(folder)
         staged = spark.read.schema(ordered.schema).parquet(folder)
         shards = _shards(staged)
@@ -133,13 +133,13 @@ def _check_unique(staged: DataFrame) -> None:
 # ---------------------------------------------------------------- numbers
 
 
-def _ordered(work: DataFrame) -> DataFrame:
+def _ordered(work: DataFrame, *, in_one_task: bool) -> DataFrame:
     """Return the rows sorted by id over all partitions, each with its partition and its position in it."""
-    order = ["rank", "id"]
+    order = [F.col(name).asc_nulls_last() for name in ("rank", "id")]
     place = F.monotonically_increasing_id()
     return (
-        work.repartitionByRange(*[F.col(name).asc_nulls_last() for name in order])
-        .sortWithinPartitions(*[F.col(name).asc_nulls_last() for name in order])
+        (work.coalesce(1) if in_one_task else work.repartitionByRange(*order))
+        .sortWithinPartitions(*order)
         .select(
             F.shiftright(place, _SHARD_BITS).cast("int").alias("shard"),
             place.bitwiseAND(F.lit((1 << _SHARD_BITS) - 1)).alias("place"),

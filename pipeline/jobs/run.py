@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.audit.attribution import of_run
@@ -59,13 +60,16 @@ def run(spark: SparkSession, settings: RunSettings, stop: Callable[[], bool] = l
         return RunResult(submitted, answered, None, None)
     judging = AuditSettings(kafka=settings.kafka, html=True, out=settings.out, **common)
     _collect_the_rest(spark, judging, common)
-    tables = answers(spark, AnswersSettings(kafka=settings.kafka, **common))
-    try:
-        return RunResult(submitted, answered, tables, audit(spark, judging))
-    except BrokerError:
-        raise
-    except Exception as error:
-        raise AuditFailedError from error
+    with ThreadPoolExecutor(1) as pool:
+        # Both read bronze. In parallel, each uses the cores while the other plans.
+        tables = pool.submit(answers, spark, AnswersSettings(kafka=settings.kafka, **common))
+        try:
+            audited = audit(spark, judging)
+        except BrokerError:
+            raise
+        except Exception as error:
+            raise AuditFailedError from error
+    return RunResult(submitted, answered, tables.result(), audited)
 
 
 class _Answered:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 METADATA = "_manifest.json"
 _KEYS = ("sequence", "source_id")
+_LOWER = 2**32 - 1
 
 
 class Manifest(NamedTuple):
@@ -57,21 +58,22 @@ def digests_of(manifest: DataFrame) -> tuple[str, str]:
 
     Each is the sum of a hash of each row: the same for the same rows in any order, and different for other rows.
     """
-    summed: Any = manifest.agg(
-        _sum_of("sequence", "source_id", "payload", "deadline").alias("rows"), _sum_of(*_KEYS).alias("keys")
-    ).first()
-    return _in_hex(summed["rows"]), _in_hex(summed["keys"])
+    rows, keys = _halves("sequence", "source_id", "payload", "deadline"), _halves(*_KEYS)
+    summed: Any = manifest.agg(*rows, *keys).first()
+    return _in_hex(*summed[:2]), _in_hex(*summed[2:])
 
 
 def key_digest_of(manifest: DataFrame) -> tuple[int, str]:
     """Return the number of rows, and the digest of their sequences and ids."""
-    summed: Any = manifest.agg(F.count(F.lit(1)).alias("rows"), _sum_of(*_KEYS).alias("keys")).first()
-    return int(summed["rows"]), _in_hex(summed["keys"])
+    summed: Any = manifest.agg(F.count(F.lit(1)), *_halves(*_KEYS)).first()
+    return int(summed[0]), _in_hex(*summed[1:])
 
 
-def _sum_of(*columns: str) -> Column:
-    return F.sum(F.xxhash64(*columns).cast("decimal(20,0)"))
+def _halves(*columns: str) -> tuple[Column, Column]:
+    """Return the sums of the upper and lower 32 bits of each row's hash: they fit into longs, unlike their sum."""
+    hashed = F.xxhash64(*columns)
+    return F.sum(F.shiftright(hashed, 32)), F.sum(hashed.bitwiseAND(_LOWER))
 
 
-def _in_hex(total: int | None) -> str:
-    return f"{int(total or 0) % 2**64:016x}"
+def _in_hex(upper: int | None, lower: int | None) -> str:
+    return f"{((upper or 0) * 2**32 + (lower or 0)) % 2**64:016x}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as arrow
@@ -18,8 +19,6 @@ from tests.spark.support import tables
 from tests.spark.support.exchange import Record, Site
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from tests.kafka_broker import Broker
@@ -66,6 +65,14 @@ def test_every_committed_record_is_a_row_whatever_it_is(spark: SparkSession, sit
     (dead_letter,) = [row for row in rows if row.kind == "dead_letter"]
     found = dead_letter.request_sequence, dead_letter.error_type, dead_letter.origin_offset
     assert found == (10, "ValueError", requested[10].offset)
+
+
+def test_a_small_batch_is_one_file(spark: SparkSession, site: Site) -> None:
+    """Each task would need a Python worker, and write a file."""
+    requested = site.send_requests(range(30))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(30)])
+    collect(spark, site.collecting())
+    assert len(list(Path(site.lake).glob(f"bronze/topic={site.acks}/query=*/batch=*/*.parquet"))) == 1
 
 
 def test_what_was_collected_is_not_collected_again(spark: SparkSession, site: Site) -> None:

@@ -16,7 +16,7 @@ from pipeline.errors import JobError
 from pipeline.jobs import plan as plans
 from pipeline.jobs.plan import default_parts, plan
 from pipeline.jobs.submit import unfinished
-from pipeline.lake.manifest import Manifest, digests_of
+from pipeline.lake.manifest import Manifest, digests_of, key_digest_of
 from pipeline.lake.schemas import MANIFEST
 from pipeline.lake.tables import local_dataframe
 from pipeline.settings import Common, Source
@@ -58,7 +58,12 @@ def rows_of(lake: str, job: str = "j") -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: row["sequence"])
 
 
-def test_sequences_are_dense_in_the_order_of_the_ids(tmp_path: Path, make: Any, lake: str) -> None:
+@pytest.mark.parametrize("small", [True, False])
+def test_sequences_are_dense_in_the_order_of_the_ids(
+    tmp_path: Path, make: Any, lake: str, monkeypatch: pytest.MonkeyPatch, *, small: bool
+) -> None:
+    """A small table is sorted by one task, a larger one by several."""
+    monkeypatch.setattr(plans, "is_small", lambda _source: small)
     ids = [(number * 7919) % 20_011 for number in range(3_000)]
     noted, made = make(parquet(tmp_path, id=ids, payload=[f"p{one}" for one in ids]), parts=7)
     rows = rows_of(lake)
@@ -136,6 +141,9 @@ def test_the_digest_is_of_the_rows_not_of_their_order(spark: SparkSession) -> No
     assert digests_of(one) != digests_of(one.withColumn("payload", F.concat("payload", F.lit("x"))))
     assert digests_of(one) != digests_of(one.withColumn("deadline", F.lit("2026-01-01")))
     assert digests_of(one.withColumn("part", F.lit(3))) == digests_of(one)
+    hashes = [row[0] for row in one.select(F.xxhash64("sequence", "source_id")).collect()]
+    assert key_digest_of(one) == (50, f"{sum(hashes) % 2**64:016x}")
+    assert digests_of(one)[1] == key_digest_of(one)[1]
 
 
 # ---------------------------------------------------------------- formats

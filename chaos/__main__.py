@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import shutil
-import signal
 import sys
-import tempfile
-import time
-import uuid
-from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos import cluster as clusters
-from chaos import faults, features, procutil, record, report, requests, run_lists, stores
+from chaos import clocks, faults, features, procutil, record, requests, run_lists, stores, suite
 from chaos import plan as plans
-from chaos import run as runs
 from chaos.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chaos.cluster import Cluster
     from chaos.record import Line
-
-
-class Progress:
-    """Lines of progress on stderr, with the seconds since the start."""
-
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        click.echo(f"[{time.monotonic() - self._begin:4.0f} s] {line}", err=True)
 
 
 def _choice(*values: str) -> Any:
@@ -60,9 +38,11 @@ def _choice(*values: str) -> Any:
 @click.option("--heartbeat", type=float, default=0.5, help="Heartbeat interval of the group, in seconds.")
 @click.option("--with", "used", default="", help=f"Features, joined by +, or drawn: {', '.join(features.FEATURES)}.")
 @click.option("--quick", is_flag=True, help="Run the quick form: all three guarantees, 63 faults.")
-@click.option("--long", "long_form", is_flag=True, help="Run the long form: more than 1,000 faults.")
-@click.option("--features", is_flag=True, help="Run the features: detaching, cancels and more.")
-@click.option("--part", "parts", type=int, multiple=True, help="Run only this run of a form, from 1. May be repeated.")
+@click.option("--long", "long_form", is_flag=True, help="Run the long form: more than 2,000 faults.")
+@click.option("--features", is_flag=True, help="Run the features: detaching, cancels and more, 1,000 faults.")
+@click.option("--soak", is_flag=True, help="Run the soak: one hour on three brokers, a fault every 5 s.")
+@click.option("--part", "parts", type=int, multiple=True, help="Run only this run of the forms, from 1. Repeatable.")
+@click.option("--jobs", type=click.IntRange(1, 8), default=1, help="Number of runs at the same time.")
 @click.option("--write", is_flag=True, help="Append the results to the record, and write docs/reliability.md.")
 @click.option("--document", is_flag=True, help="Write docs/reliability.md from the record, and run nothing.")
 @click.option("--keep", is_flag=True, help="Keep the folder with all logs, even if everything passed.")
@@ -78,12 +58,12 @@ def main(*, document: bool, **given: Any) -> None:
             click.echo(f"{kind.name:28} {kind.area:8} {kind.meaning}")
         return
     if document:
-        write_document()
+        suite.write_document()
         return
-    write, keep, only_plan = given.pop("write"), given.pop("keep"), given.pop("only_plan")
+    write, keep, only_plan, jobs = given.pop("write"), given.pop("keep"), given.pop("only_plan"), given.pop("jobs")
     chosen = _chosen(given)
     stores.fetch([] if only_plan else {one.store for one in chosen})
-    rights = procutil.private_machine()
+    rights = procutil.private_machine() | clocks.rights()
     try:
         planned = [plans.draw(one, rights=rights) for one in chosen]
     except ValueError as error:
@@ -92,19 +72,33 @@ def main(*, document: bool, **given: Any) -> None:
         for one in planned:
             click.echo("\n".join([one.options.title, *map(str, one.faults)]))
         return
-    sys.exit(Suite(planned, _identity() if write else None, small_disks="disks" in rights, keep=keep).run())
+    for missing in sorted(faults.RIGHTS - rights):
+        click.echo(f"not available here: {faults.RIGHTS_NEED[missing]}", err=True)
+    sys.exit(suite.run(planned, _identity() if write else None, suite.Ways("disks" in rights, keep, jobs)))
 
 
 def _chosen(given: dict[str, Any]) -> Sequence[Options]:
-    """Return the runs of the named form, or the one that the options describe."""
+    """Return the runs of the named forms, or the one that the options describe."""
     forms = {"quick": run_lists.QUICK, "long_form": run_lists.LONG, "features": run_lists.FEATURES}
-    named = [form for name, form in forms.items() if given.pop(name)]
-    parts = given.pop("parts")
+    named = [one for name, form in forms.items() if given.pop(name) for one in form]
+    soak, parts = given.pop("soak"), given.pop("parts")
+    if soak:
+        named.append(run_lists.soak(_given_by_user(given)))
     if not named:
         return [_options(given)]
-    if beyond := [part for part in parts if not 0 < part <= len(named[0])]:
-        raise click.UsageError(f"--part {beyond[0]}: the form has the runs 1 to {len(named[0])}")
-    return [named[0][part - 1] for part in parts] or named[0]
+    if beyond := [part for part in parts if not 0 < part <= len(named)]:
+        raise click.UsageError(f"--part {beyond[0]}: there are the runs 1 to {len(named)}")
+    return [named[part - 1] for part in parts] or named
+
+
+def _given_by_user(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a run that are on the command line, without the defaults."""
+    context = click.get_current_context()
+    default = click.core.ParameterSource.DEFAULT
+    chosen = {name: value for name, value in given.items() if context.get_parameter_source(name) is not default}
+    ours = _options(given).as_json()
+    names = {"count": "faults", "traffic": "load", "used": "features"}
+    return {name: ours[name] for name in (names.get(one, one) for one in chosen)}
 
 
 def _options(given: dict[str, Any]) -> Options:
@@ -122,84 +116,6 @@ def _identity() -> Line:
         return record.identity()
     except RuntimeError as error:
         raise click.ClickException(f"--write: {error}") from None
-
-
-def write_document() -> None:
-    """Write docs/reliability.md from the record."""
-    report.DOCUMENT.write_text(report.document(record.runs(record.load())), encoding="utf-8")
-
-
-class Suite:
-    """A list of plans to execute one after another. With an ``identity`` of the code, results go into the record."""
-
-    def __init__(self, planned: Sequence[plans.Plan], identity: Line | None, *, small_disks: bool, keep: bool) -> None:
-        self._plans, self._identity = planned, identity
-        self._small_disks, self._keep = small_disks, keep
-        self._echo = Progress()
-        self._folder = Path(tempfile.mkdtemp(prefix="chaos-"))
-        self._passed = True
-
-    def run(self) -> int:
-        """Execute all plans and return the exit code."""
-        try:
-            asyncio.run(self._stoppable())
-        except asyncio.CancelledError:
-            self._echo("interrupted")
-            self._passed, self._keep = False, True
-        if self._passed and not self._keep:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        else:
-            self._echo(f"all logs are in {self._folder}")
-        return 0 if self._passed else 1
-
-    async def _stoppable(self) -> None:
-        task = asyncio.current_task()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, lambda: task and task.cancel())
-        for brokers, group in groupby(self._plans, lambda one: one.options.brokers):
-            await self._with_brokers(brokers, list(group))
-
-    async def _with_brokers(self, count: int, planned: Sequence[plans.Plan]) -> None:
-        tag = uuid.uuid4().hex
-        folder = self._folder / f"{count}-{tag[:6]}"
-        async with clusters.running(folder, count, tag, small_disks=self._small_disks) as cluster:
-            self._echo(f"{count} broker(s) answer, {folder}")
-            for one in planned:
-                begun = record.of_beginning(one.options)
-                self._record(begun)
-                line = await self._one(one, cluster, folder / f"seed-{one.options.seed}-{one.options.guarantee}")
-                self._passed = self._passed and line["outcome"] == record.PASSED
-                click.echo(f"{report.terminal(line)}  ({one.options.title})")
-                self._record({**line, "id": begun["id"]})
-                if self._identity:
-                    write_document()
-
-    def _record(self, line: Line) -> None:
-        if self._identity:
-            record.append({**line, **self._identity})
-
-    async def _one(self, plan: plans.Plan, cluster: Cluster, folder: Path) -> Line:
-        """Execute a plan. Return its line for the record, also if it raises an error."""
-        folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing else runs yet
-        for fault in plan.faults:
-            click.echo(f"  {fault}")
-        began = time.monotonic()
-        try:
-            result = await runs.execute(plan, cluster, folder, self._echo)
-        except Exception as error:  # noqa: BLE001 - recorded as crashed, and the other runs continue
-            with contextlib.suppress(Exception):
-                await cluster.wait_answers(seconds=5)
-            return record.of_crash(plan.options, _reason(error), time.monotonic() - began)
-        for text in (*map(str, result.violations), *result.diagnostics):
-            click.echo(f"    {text}")
-        return record.of_result(result)
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_reason(one) for one in error.exceptions)
-    return f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

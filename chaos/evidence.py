@@ -64,6 +64,18 @@ class StateRecord(NamedTuple):
     state: str = ""
 
 
+class Resolved(NamedTuple):
+    """What a future of ``worker.Client`` resolved to.
+
+    ``outcome`` is ``OK``, the outcome of a failed request, another error, or "" if the future is not resolved.
+    ``value`` is its result, and ``wanted`` the one that the request must have.
+    """
+
+    outcome: str
+    value: str
+    wanted: str
+
+
 class FaultWindow(NamedTuple):
     """A fault that may explain a second start. ``replicas`` are those that it hit; an empty set means all of them.
 
@@ -129,6 +141,9 @@ class Evidence:
     states: Sequence[StateRecord] = ()  # the state topic, in the order of each partition
     logged: Mapping[str, int] = field(default_factory=dict)  # events of features, counted; the verdict ignores them
     follow_ups: Mapping[RecordId, RecordId] = field(default_factory=dict)  # to the request that sent it
+
+    futures: Mapping[RecordId, Resolved] = field(default_factory=dict)  # of requests submitted through the client
+    found_again: Mapping[RecordId, Resolved] = field(default_factory=dict)  # the same, found by their ids at the end
 
     @property
     def starts(self) -> dict[RecordId, list[JournalEntry]]:

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-RIGHTS = frozenset({"disks", "packets"})  # to mount small disks and to drop packets: both need root
-Area = Literal["process", "replica", "network", "broker", "store"]
+RIGHTS_NEED = {
+    "disks": "full disks, which need root",
+    "packets": "packet loss, which needs root and iptables",
+    "clocks": "clocks that jump, which need a C compiler (cc)",
+}
+RIGHTS = frozenset(RIGHTS_NEED)
+Area = Literal["process", "replica", "network", "clock", "broker", "store"]
 
 
 class Kind(NamedTuple):
@@ -78,6 +83,24 @@ KINDS = (
     Kind("drop", "network", 2, _CUTS, "drop every packet, with connections open", right="packets"),
     Kind("loss", "network", 1, (4.0, 8.0), "drop one packet in five", right="packets"),
     Kind(
+        "clock-forward",
+        "clock",
+        6,
+        (2.0, 6.0, 12.0),
+        "set the wall clock of a replica three hours ahead, then back",
+        right="clocks",
+        needs="clocks",
+    ),
+    Kind(
+        "clock-back",
+        "clock",
+        6,
+        (2.0, 6.0, 12.0),
+        "set the wall clock of a replica three hours back, then ahead again",
+        right="clocks",
+        needs="clocks",
+    ),
+    Kind(
         "kill-unacknowledged",
         "network",
         3,
@@ -99,6 +122,15 @@ KINDS = (
         clean=True,
         needs="retention",
     ),
+    Kind(
+        "add-partitions",
+        "broker",
+        4,
+        _MOMENT,
+        "add a partition to the request topic, up to eight more",
+        clean=True,
+        needs="partitions",
+    ),
     Kind("store-kill", "store", 3, (0.5, 4.0), "stop the database as in a crash, and restart it", server=True),
     Kind("store-freeze", "store", 3, _PAUSES, "SIGSTOP to the database, and SIGCONT", sessions=True, server=True),
 )
@@ -108,6 +140,7 @@ MIXES = {
     "all": frozenset(BY_NAME),
     "processes": frozenset(kind.name for kind in KINDS if kind.area in ("process", "replica")),
     "network": frozenset(kind.name for kind in KINDS if kind.area == "network"),
+    "clocks": frozenset(kind.name for kind in KINDS if kind.area == "clock"),
     "brokers": frozenset(kind.name for kind in KINDS if kind.area == "broker"),
     "clean": frozenset(kind.name for kind in KINDS if kind.clean),
     "requests": frozenset[str](),  # only the faults of the requests themselves

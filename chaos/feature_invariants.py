@@ -72,6 +72,24 @@ def cancelled_in_time(evidence: Evidence) -> Iterator[Violation]:
     yield from violation_of("cancel", f"started more than {REACH:g} s after it was cancelled", late)
 
 
+def client_resolves(evidence: Evidence) -> Iterator[Violation]:
+    """Check that each future of the client resolves to a committed answer of its request, and by its id to the same."""
+    answered = evidence.answered
+    for name, found in (("future", evidence.futures), ("search by its id", evidence.found_again)):
+        never = {record for record, one in found.items() if not one.outcome and record in answered}
+        yield from violation_of("client", f"answered, and its {name} finds nothing", never)
+        early = {record for record, one in found.items() if one.outcome and record not in answered}
+        yield from violation_of("client", f"its {name} finds an answer that is not committed", early)
+        other = {
+            record
+            for record, one in found.items()
+            if one.outcome and one.outcome not in {answer.outcome for answer in answered.get(record, ())}
+        }
+        yield from violation_of("client", f"its {name} finds something else than its answer", other - early)
+        mixed = {record for record, one in found.items() if one.outcome == "OK" and one.value != one.wanted}
+        yield from violation_of("client", f"its {name} finds the result of another request", mixed)
+
+
 def follow_ups_belong(evidence: Evidence) -> Iterator[Violation]:
     """Check that each request answered OK has its follow-up request. Exactly-once: one, and no other has any."""
     if "follow-ups" not in evidence.options.uses:

@@ -34,6 +34,9 @@ FEATURES = {
     "follow-ups": Feature({}, ("follow-up",), 0.1),
     "json": Feature({"WORKER_FORMAT": "json"}),
     "retention": Feature({}),
+    "partitions": Feature({}),
+    "clocks": Feature({}),
+    "client": Feature({}, ("echo",), 0.25),
 }
 CANCELLED_SHARE = 0.05  # of all requests, with the feature cancels
 

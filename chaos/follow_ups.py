@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
+from chaos.clocks import unshifted
 from chaos.messages import sequence_of
 from chaos.reading import SILENT_SECONDS, Reading, reading_client
-from chaos.requests import PARTITIONS, Item
+from chaos.requests import MOST_PARTITIONS, Item
 
 if TYPE_CHECKING:
     from chaos.evidence import RecordId
@@ -45,7 +46,7 @@ class FollowUps(Reading):
             consumer.assign(
                 [
                     TopicPartition(self._topic, number, self.ends.get(number, OFFSET_BEGINNING))
-                    for number in range(PARTITIONS)
+                    for number in range(MOST_PARTITIONS)  # those that do not exist yet are read once they do
                 ]
             )
             began = time.monotonic()
@@ -64,5 +65,5 @@ class FollowUps(Reading):
             return
         partition, offset = parent.decode().rsplit("/", 2)[1:]
         self.parents[where] = int(partition), int(offset)
-        self.sent_at[where] = record.timestamp()[1] / 1000 - time.time() + time.monotonic()
+        self.sent_at[where] = unshifted(record.timestamp()[1] / 1000, time.time()) - time.time() + time.monotonic()
         self.items[where] = Item(sequence_of(record.value()), 0.0, "sleep", record.key(), record.value())

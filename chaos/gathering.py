@@ -12,6 +12,7 @@ from chaos.evidence import Evidence, Exit, read_journal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from chaos.client_requests import Clients
     from chaos.cluster import Cluster
     from chaos.evidence import JournalEntry, Sample
     from chaos.follow_ups import FollowUps
@@ -43,6 +44,7 @@ class Run(NamedTuple):
     canceller: states.Canceller
     reader: Reader
     follow_ups: FollowUps | None
+    clients: Clients | None
     progress: Progress
     watched: Watched
     echo: Callable[[str], None]
@@ -74,10 +76,12 @@ async def gather(run: Run, drained_at: float) -> Evidence:
         samples=run.watched.samples,
         hung_clients=log_events.hung_clients(replicas.logs),
         outages=sum(one.fault.kind.area == "broker" and not one.fault.kind.clean for one in injected),
-        holds=log_events.holds(replicas.logs),
+        holds=log_events.holds(replicas.logs, time.time()),
         logged=log_events.features_used(replicas.logs),
         effects=store.effects() if store else None,
         failed=[*run.watched.failed, *replicas.failed],
+        futures=await asyncio.to_thread(run.clients.resolved, run.reader.answered) if run.clients else {},
+        found_again=await asyncio.to_thread(run.clients.found_again, run.reader.answered) if run.clients else {},
         cancelled=run.canceller.confirmed,
         states=await asyncio.to_thread(states.read, cluster.bootstrap, topics.states),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition, admin
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition, admin
 
-from chaos.requests import PARTITIONS
+from chaos.requests import MOST_PARTITIONS
 
 SECONDS = 30.0
 # The client's own time-out of these requests can end the process (librdkafka 2.16), so it never fires.
@@ -30,10 +30,29 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the end offset of each partition that is not empty."""
-    latest = dict.fromkeys([TopicPartition(topic, n) for n in range(PARTITIONS)], _api.OffsetSpec.latest())
     with administrator(bootstrap) as client:
+        partitions = [TopicPartition(topic, number) for number in _partitions(client, topic)]
+        latest = dict.fromkeys(partitions, _api.OffsetSpec.latest())
         found = {at.partition: future.result(SECONDS).offset for at, future in client.list_offsets(latest).items()}
     return {number: offset for number, offset in found.items() if offset}
+
+
+def _partitions(client: Any, topic: str) -> list[int]:
+    found = client.list_topics(topic, SECONDS).topics[topic]
+    if found.error is not None or not found.partitions:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def add_partition(bootstrap: str, topic: str) -> bool:
+    """Add a partition to the topic. Return False if it has as many as it may have. Raise KafkaException."""
+    with administrator(bootstrap) as client:
+        wanted = len(_partitions(client, topic)) + 1
+        if wanted > MOST_PARTITIONS:
+            return False
+        for future in client.create_partitions([_api.NewPartitions(topic, wanted)]).values():
+            future.result(SECONDS)
+    return True
 
 
 def delete_committed(bootstrap: str, group: str, topic: str) -> None:

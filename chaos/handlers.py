@@ -68,6 +68,12 @@ def sleep(_file: int, _context: Any, seconds: float) -> str:
     return "slept"
 
 
+def echo(_file: int, _context: Any, seconds: float, token: str) -> str:
+    """Sleep, and return the token, so that a mix-up of results is visible."""
+    time.sleep(seconds)
+    return token
+
+
 def spin(_file: int, _context: Any, seconds: float) -> str:
     """Use the CPU."""
     end = time.thread_time() + seconds
@@ -206,7 +212,7 @@ ACTIONS: dict[str, Callable[..., Any]] = {
         function.__name__.replace("_", "-"): function
         for function in (
             *(sleep, spin, hold_gil, large, large_result, retry, reject, hang, exhaust_memory, segfault),
-            *(long, steps, follow_up, overrun, overuse),
+            *(long, steps, follow_up, overrun, overuse, echo),
         )
     },
     "raise": always_raise,

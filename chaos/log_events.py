@@ -11,6 +11,8 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from chaos.clocks import unshifted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -86,16 +88,17 @@ def hung_clients(logs: Iterable[Path]) -> int:
     return max(Counter(found).values(), default=0)
 
 
-def holds(logs: Iterable[Path]) -> list[tuple[str, float]]:
+def holds(logs: Iterable[Path], now: float) -> list[tuple[str, float]]:
     """Return for how many seconds each process held revoked partitions.
 
-    A hold ends when one of its partitions is assigned, or when the process logs another rebalance.
+    A hold ends when one of its partitions is assigned, or when the process logs another rebalance. ``now`` is the time
+    in seconds since the epoch: the clocks of the logs may have jumped.
     """
     found = []
     began: dict[str, tuple[float, set[str]]] = {}
     every = (event for log in logs for event in events(log, *REBALANCES))
-    for event in sorted(every, key=lambda event: event["timestamp"]):
-        time, partitions = datetime.fromisoformat(event["timestamp"]).timestamp(), set(event[PARTITIONS])
+    for time, event in sorted(((_time(event, now), event) for event in every), key=lambda entry: entry[0]):
+        partitions = set(event[PARTITIONS])
         for process, (begin, held) in list(began.items()):
             if process == event[PROCESS] or (event["event"] == ASSIGNED and held & partitions):
                 found.append((process, time - begin))
@@ -103,3 +106,7 @@ def holds(logs: Iterable[Path]) -> list[tuple[str, float]]:
         if event["event"] == HOLDING:
             began[event[PROCESS]] = time, partitions
     return found
+
+
+def _time(event: dict[str, Any], now: float) -> float:
+    return unshifted(datetime.fromisoformat(event["timestamp"]).timestamp(), now)

@@ -60,6 +60,13 @@ def sequence_of(value: bytes) -> int:
     return found
 
 
+def payload_of(value: bytes) -> str:
+    """Return the payload of a request in either format. Raise ValueError or DecodeError for other bytes."""
+    if value.startswith(b"{"):
+        return str(json.loads(value)["payload"])
+    return str(message("Request").FromString(value).payload)
+
+
 def response(value: bytes) -> Any:
     """Return the ``Response`` in either format. Raise ValueError or DecodeError for other bytes."""
     if value.startswith(b"{"):  # an answer in protobuf never does

@@ -197,6 +197,15 @@ async def delete_records(context: RunContext, _fault: Fault) -> None:
         raise process_faults.NoTargetError from error
 
 
+async def add_partitions(context: RunContext, _fault: Fault) -> None:
+    try:
+        added = await asyncio.to_thread(groups.add_partition, context.cluster.bootstrap, context.topics.requests)
+    except KafkaException as error:  # the controller may need some more time
+        raise process_faults.NoTargetError from error
+    if not added:
+        raise process_faults.NoTargetError
+
+
 # -- stores
 
 
@@ -224,7 +233,7 @@ async def store_freeze(context: RunContext, fault: Fault) -> None:
 
 FUNCTIONS = (
     *(broker_kill, broker_restart, broker_rolling, broker_freeze, broker_slow, broker_disk_full),
-    delete_records,
+    *(delete_records, add_partitions),
     *(cut, cut_out, cut_in, reset, delay, throttle, drop, loss, kill_unacknowledged),
     *(store_kill, store_freeze),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.answer_invariants import answered_once, answers_belong, dead_letters_belong, effects_once, nothing_lost
-from chaos.feature_invariants import cancelled_in_time, checkpoints_kept, follow_ups_belong
+from chaos.feature_invariants import cancelled_in_time, checkpoints_kept, client_resolves, follow_ups_belong
 from chaos.process_invariants import all_committed, exits_well, expectations_met, memory_flat
 from chaos.start_invariants import attempts_limited, handlers_in_order, order_kept, starts_belong
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 INVARIANTS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (
     *(nothing_lost, answered_once, answers_belong, dead_letters_belong, effects_once),
     *(starts_belong, attempts_limited, order_kept, handlers_in_order),
-    *(checkpoints_kept, cancelled_in_time, follow_ups_belong),
+    *(checkpoints_kept, cancelled_in_time, follow_ups_belong, client_resolves),
     *(all_committed, exits_well, expectations_met, memory_flat),
 )
 

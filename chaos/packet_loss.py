@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def start_loss(ports: Iterable[int], share: float) -> None:
     """Drop this share of the packets to and from these ports. Call ``procutil.private_machine`` first."""
     for rule in _rules(ports, share):
-        if not procutil.succeeds("iptables", "-A", *rule):
+        if not procutil.succeeds("iptables", "-w", "-A", *rule):
             raise OSError(f"iptables rejects the rule {' '.join(rule)}")
 
 
 def stop_loss(ports: Iterable[int], share: float) -> None:
     """Undo ``start_loss`` with the same arguments. Safe to call twice."""
     for rule in _rules(ports, share):
-        procutil.succeeds("iptables", "-D", *rule)
+        procutil.succeeds("iptables", "-w", "-D", *rule)
 
 
 def _rules(ports: Iterable[int], share: float) -> Iterator[tuple[str, ...]]:

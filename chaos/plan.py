@@ -19,6 +19,7 @@ RECOVERY = {
     "process": 0.0,
     "replica": 4.0,
     "network": 1.0,
+    "clock": 2.0,
     "broker": 8.0,
     "store": 4.0,
 }
@@ -40,6 +41,7 @@ class Fault(NamedTuple):
             "process": f"process {self.slot} of replica {self.replica}",
             "replica": f"replica {self.replica}",
             "network": f"replica {self.replica}, {'all brokers' if self.broker < 0 else f'broker {self.broker}'}",
+            "clock": f"replica {self.replica}",
             "broker": f"broker {self.broker}",
             "store": "the store",
         }
@@ -103,4 +105,6 @@ def _places(kind: Kind, replica: int, replicas: int) -> list[str]:
         return [f"replica {replica}"]
     if kind.area == "network":
         return [f"network {replica}"]
+    if kind.area == "clock":
+        return [f"clock {replica}"]
     return {"broker": ["brokers"], "store": ["store"]}.get(kind.area, [])

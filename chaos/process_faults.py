@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
+from chaos.clocks import JUMP
 from chaos.cluster import until
 from chaos.replicas import FAKE_HOST, NO_SETTINGS, SMALL_QUEUE
 
@@ -146,6 +147,24 @@ def _alive(process: psutil.Process) -> bool:
     return False
 
 
+async def clock_forward(context: RunContext, fault: Fault) -> None:
+    await _shift(context, fault, JUMP)
+
+
+async def clock_back(context: RunContext, fault: Fault) -> None:
+    await _shift(context, fault, -JUMP)
+
+
+async def _shift(context: RunContext, fault: Fault, seconds: int) -> None:
+    """Shift the clock of a replica, whether it runs, is frozen or starts meanwhile."""
+    name, clocks = f"r{fault.replica % context.replicas.options.replicas}", context.replicas.clocks
+    clocks.set(name, seconds)
+    try:
+        await asyncio.sleep(fault.seconds)
+    finally:
+        clocks.set(name, 0)
+
+
 async def _replace(
     context: RunContext, fault: Fault, *, twice: bool = False, more: Mapping[str, str] = NO_SETTINGS
 ) -> None:
@@ -210,5 +229,6 @@ async def duplicate_replica_other_host(context: RunContext, fault: Fault) -> Non
 FUNCTIONS = (
     *(kill_process, kill_child, term_process, freeze_process),
     *(freeze_replica, freeze_supervisor, kill_supervisor, restart, double_sigterm, small_queue, rolling_restart),
+    *(clock_forward, clock_back),
     *(scale, duplicate_replica, duplicate_replica_other_host),
 )

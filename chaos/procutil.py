@@ -28,7 +28,8 @@ _CLONE_NEWNS, _CLONE_NEWNET = 0x20000, 0x40000000  # linux/sched.h
 _MS_REC, _MS_PRIVATE = 0x4000, 0x40000  # linux/mount.h
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the thread that started it ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -45,7 +46,7 @@ def start(
             stdout=output,
             stderr=output,
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - it makes a single system call
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - it makes a single system call
         )
 
 

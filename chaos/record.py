@@ -8,6 +8,7 @@ and ``proto/``) and ``suite`` (that of ``chaos/``). Runs before 2026-11-23 have 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -15,7 +16,7 @@ import platform
 import uuid
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import confluent_kafka as ck
 
@@ -25,7 +26,7 @@ from chaos.node import VERSION
 from chaos.procutil import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from chaos.evidence import Evidence
@@ -77,6 +78,8 @@ def used(evidence: Evidence) -> dict[str, int]:
         "checkpoints": sum(entry.event == "checkpoint" for entry in evidence.journal),
         "resumed": sum(entry.event == "resume" and entry.step > 0 for entry in evidence.journal),
         "follow-ups": len(evidence.follow_ups),
+        "futures": sum(bool(one.outcome) for one in evidence.futures.values()),
+        "found by id": sum(bool(one.outcome) for one in evidence.found_again.values()),
     }
     return {name: count for name, count in found.items() if count}
 
@@ -112,10 +115,17 @@ def versions() -> str:
     )
 
 
-def append(line: Line, file: Path | None = None) -> None:
-    """Append a line. Other runs may end at the same time."""
+@contextlib.contextmanager
+def locked(file: Path | None = None) -> Iterator[IO[str]]:
+    """Yield the record, open for appending. Other processes that use this function wait meanwhile."""
     with (file or FILE).open("a", encoding="utf-8") as record:
         fcntl.flock(record, fcntl.LOCK_EX)
+        yield record
+
+
+def append(line: Line, file: Path | None = None) -> None:
+    """Append a line. Other runs may end at the same time."""
+    with locked(file) as record:
         record.write(json.dumps(line) + "\n")
 
 

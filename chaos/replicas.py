@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from chaos import features, log_events, procutil
+from chaos.clocks import Clocks
 from chaos.cluster import LISTENERS, until
 from chaos.procutil import ROOT
 
@@ -88,6 +89,7 @@ class Replicas:
         self.ended: list[Ended] = []
         self.failed: list[str] = []  # expectations that were not met
         self.cluster = cluster
+        self.clocks = Clocks(folder, options.uses)
         self._environment = self._common(topics, store_url)
 
     def _common(self, topics: Topics, store_url: str) -> dict[str, str]:
@@ -118,6 +120,13 @@ class Replicas:
             **({"KAFKA_STATE_TOPIC": topics.states} if features.use_states(options.uses) else {}),
         }
 
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """Return the settings of a client that reaches the brokers as the first replica does."""
+        ours = {name: value for name, value in self._environment.items() if name.startswith("KAFKA_")}
+        formats = {name: value for name, value in self._environment.items() if name == "WORKER_FORMAT"}
+        return {**ours, **formats, "KAFKA_BOOTSTRAP_SERVER": self.cluster.address(0)}
+
     def start(
         self,
         number: int,
@@ -130,7 +139,7 @@ class Replicas:
         listener = min(number if listener is None else listener, LISTENERS - 1)
         name = f"r{number}"
         environment = {**self._environment, "KAFKA_BOOTSTRAP_SERVER": self.cluster.address(listener)}
-        environment |= {"WORKER_REPLICA": name, **more}
+        environment |= {"WORKER_REPLICA": name, **self.clocks.environment(name), **more}
         replica = Replica(name, environment, self.folder / f"{name}-{len(self.all)}.log", duplicate=duplicate)
         self.all.append(replica)
         return replica

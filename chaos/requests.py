@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chaos.options import Options
 
 PARTITIONS = 8
+MOST_PARTITIONS = 16  # after some were added
 KEYS = 40
 LARGEST = 3_000_000  # bytes that the request topic accepts: more than a default client fetches at a time
 LIFETIME = 3.0  # seconds until the deadline of a request that would otherwise hang
@@ -22,8 +23,17 @@ LIFETIME = 3.0  # seconds until the deadline of a request that would otherwise h
 LONG = (2.0, 7.0)  # seconds of a long task, longer than WORKER_LONG_AFTER
 TIMEOUT = 1.0  # seconds that an attempt may take in a request that overruns
 
-RATES = {"mixed": 8.0, "short": 250.0}  # requests per second
-_ODD = {"mixed": 0.04, "short": 0.002}  # share of requests that are not plain work
+RATES = {"mixed": 8.0, "short": 250.0, "soak": 28.5}  # requests per second
+_ODD = {"mixed": 0.04, "short": 0.002, "soak": 0.002}  # share of requests that are not plain work
+# 80 % of the requests take 1 to 20 ms, 19 % take 0.2 to 1 s, and 1 % take 2 to 5 s. In a soak they are 96.9 %, 3 % and
+# 0.1 %, so that two replicas can do 28 per second.
+_LENGTHS = {
+    "mixed": ((0.8, 0.001, 0.02), (0.99, 0.2, 1.0), (1.0, 2.0, 5.0)),
+    "soak": ((0.969, 0.001, 0.02), (0.999, 0.2, 1.0), (1.0, 2.0, 10.0)),
+}
+# In a soak, tasks of features are rarer, and tasks with checkpoints take up to a minute.
+_SOAK_SHARE = 0.02
+_SOAK_STEPS = (10, 61)  # of a second each
 _ODD_ALONE = 0.12  # the same in a mix that injects no faults
 
 
@@ -44,7 +54,7 @@ class Item(NamedTuple):
 NORMAL = frozenset(
     {
         *("sleep", "spin", "hold-gil", "large", "huge", "retry", "exhaust-memory", "segfault"),
-        *("long", "steps", "follow-up", "overrun", "overuse"),
+        *("long", "steps", "follow-up", "overrun", "overuse", "echo"),
     }
 )
 DEAD_LETTERED = frozenset(
@@ -88,11 +98,25 @@ def _featured(options: Options, items: Sequence[Item]) -> list[Item]:
     found = []
     for item in items:
         kind = _feature_kind(rng, options) if item.kind in ("sleep", "spin") else ""
-        value = _encode(options, item.sequence, _task(rng, kind, rng.uniform(*LONG))) if kind else item.value
+        value = _encode(options, item.sequence, _feature_task(rng, options, item, kind)) if kind else item.value
         one = item._replace(kind=kind or item.kind, value=value, timeout=TIMEOUT if kind == "overrun" else 0.0)
         cancelled = "cancels" in options.uses and rng.random() < (0.5 if kind == "long" else CANCELLED_SHARE)
         found.append(one._replace(cancel_after=rng.uniform(0.0, 4.0)) if cancelled else one)
     return found
+
+
+def _feature_task(rng: random.Random, options: Options, item: Item, kind: str) -> dict[str, Any]:
+    task = _task(rng, kind, rng.uniform(*LONG))
+    if kind == "echo":
+        task |= {"seconds": round(rng.uniform(0.001, 0.05), 4), "token": token_of(item.sequence)}
+    if kind == "steps" and options.load == "soak":
+        task |= {"steps": rng.randrange(*_SOAK_STEPS), "seconds": 1.0}
+    return task
+
+
+def token_of(sequence: int) -> str:
+    """Return the result that a request with the action ``echo`` must have."""
+    return f"echo-{sequence}"
 
 
 def _feature_kind(rng: random.Random, options: Options) -> str:
@@ -100,9 +124,10 @@ def _feature_kind(rng: random.Random, options: Options) -> str:
     roll = rng.random()
     for name in sorted(options.uses):
         feature = FEATURES[name]
-        if roll < feature.share:
+        share = feature.share * (_SOAK_SHARE if options.load == "soak" else 1.0)
+        if roll < share:
             return rng.choice(feature.kinds)
-        roll -= feature.share
+        roll -= share
     return ""
 
 
@@ -113,7 +138,7 @@ def _item(rng: random.Random, options: Options, number: int, at: float, kind: st
 
 
 def _value(rng: random.Random, options: Options, number: int, kind: str) -> bytes | None:
-    seconds = _seconds(rng) if options.load == "mixed" else round(rng.uniform(0, 0.002), 5)
+    seconds = round(rng.uniform(0, 0.002), 5) if options.load == "short" else _seconds(rng, _LENGTHS[options.load])
     if kind == "null":
         return None
     if kind == "empty":
@@ -130,10 +155,10 @@ def _encode(options: Options, number: int, task: dict[str, Any]) -> bytes:
     return (json_request if "json" in options.uses else request)(number, json.dumps(task))
 
 
-def _seconds(rng: random.Random) -> float:
-    """Draw a duration: 80 % take 1 to 20 ms, 19 % take 0.2 to 1 s, and 1 % take 2 to 5 s."""
+def _seconds(rng: random.Random, lengths: Sequence[tuple[float, float, float]]) -> float:
+    """Draw a duration. The lengths are cumulated shares, each with its shortest and its longest duration."""
     draw = rng.random()
-    low, high = (0.001, 0.02) if draw < 0.8 else (0.2, 1.0) if draw < 0.99 else (2.0, 5.0)  # noqa: PLR2004 - as above
+    _, low, high = next(one for one in lengths if draw < one[0])
     return round(rng.uniform(low, high), 4)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from chaos import checker, groups, history, oracle, procutil, states, stores, watch
 from chaos.answer_invariants import unanswered
+from chaos.client_requests import KIND, Clients
 from chaos.follow_ups import FollowUps
 from chaos.gathering import Run, Watched, gather
 from chaos.process_faults import RunContext
@@ -56,6 +57,8 @@ async def execute(plan: Plan, cluster: Cluster, folder: Path, echo: Callable[[st
             run.context.replicas.close()
         evidence = await gather(run, drained_at)
     violations = [*oracle.judge(evidence), *_second_opinion(evidence, folder)]
+    if not violations:
+        await cluster.delete_topics(topics)  # the disks are small
     details = watch.diagnostics(run.context.replicas, evidence, _suspicious(evidence, violations, run.watched))
     faults = Counter(one.fault.kind.name for one in run.scheduler.injected)
     return Result(plan, evidence, violations, details, faults, len(run.scheduler.skipped), time.monotonic() - began)
@@ -75,16 +78,22 @@ def _parts(stack: contextlib.ExitStack, plan: Plan, place: _Place, echo: Callabl
     reader = stack.enter_context(Reader(cluster.bootstrap, topics))
     chained = "follow-ups" in plan.options.uses
     follow_ups = stack.enter_context(FollowUps(cluster.bootstrap, topics.requests)) if chained else None
+    submitter = Submitter(cluster.bootstrap, topics.requests)
     replicas = Replicas(plan.options, cluster, topics, folder, store.url if store else "")
     context = RunContext(replicas, cluster, topics, asyncio.Lock(), asyncio.Lock(), store)
+    clients = None
+    if "client" in plan.options.uses:
+        clients = Clients(replicas.client_environment, submitter)
+        stack.callback(clients.close)
     return Run(
         plan,
         context,
         Scheduler(context, echo),
-        Submitter(cluster.bootstrap, topics.requests),
+        submitter,
         states.Canceller(cluster.bootstrap, topics.requests, topics.states),
         reader,
         follow_ups,
+        clients,
         watch.Progress(replicas, reader, topics.requests, follow_ups),
         Watched([], []),
         echo,
@@ -114,6 +123,8 @@ async def _set_up(run: Run) -> None:
     for number in range(options.replicas):
         replicas.join(number)
     await replicas.wait_ready()
+    if run.clients:
+        await asyncio.to_thread(run.clients.open)
 
 
 async def _under_faults(run: Run) -> float:
@@ -122,7 +133,10 @@ async def _under_faults(run: Run) -> float:
     async with _beside(replicas.keep(), watch.sample(replicas, run.watched.samples)):
         begin = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            group.create_task(run.submitter.send(items, begin))
+            plain = [item for item in items if not run.clients or item.kind != KIND]
+            group.create_task(run.submitter.send(plain, begin))
+            if run.clients:
+                group.create_task(run.clients.send([item for item in items if item.kind == KIND], begin))
             group.create_task(run.canceller.send(items, run.submitter.stored, begin))
             group.create_task(run.scheduler.run(run.plan.faults, begin))
         await _heal(run.context)
@@ -156,6 +170,7 @@ async def _heal(context: RunContext) -> None:
     """Undo all faults, including those that should have ended already."""
     cluster, replicas = context.cluster, context.replicas
     cluster.heal()
+    replicas.clocks.heal()
     for node in cluster.nodes:
         node.signal(signal.SIGCONT)
         if not node.running:

@@ -1,4 +1,4 @@
-"""The runs of the quick form and of the long form."""
+"""The runs of the forms, and the soak."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ def _run(seed: int, guarantee: str, ordering: str = "partition", protocol: str =
 # The settings of a user who sets none.
 _DEFAULTS: dict[str, Any] = {"mix": _SHORT_FAULTS, "gap": 3.0, "session": 45.0, "heartbeat": 5.0, "attempts": 3}
 
+_MOVING = (
+    *((EXACTLY, "partition", "consumer"), (AT_LEAST, "partition", "classic"), (AT_MOST, "partition", "consumer")),
+    *((EXACTLY, "partition", "classic"), (AT_LEAST, "partition", "consumer"), (AT_MOST, "partition", "classic")),
+    *((EXACTLY, "unordered", "consumer"), (AT_LEAST, "key", "consumer"), (AT_MOST, "unordered", "consumer")),
+)
+_CROSSED = (
+    *((EXACTLY, "unordered", "classic", 3), (EXACTLY, "key", "consumer", 3), (EXACTLY, "key", "classic", 1)),
+    *((AT_LEAST, "unordered", "classic", 3), (AT_LEAST, "unordered", "consumer", 3)),
+    *((AT_MOST, "key", "classic", 3), (AT_MOST, "key", "consumer", 3), (AT_MOST, "unordered", "classic", 1)),
+)
+
 # Each takes less than five minutes on two cores.
 LONG = (
     *(_run(101, EXACTLY), _run(102, EXACTLY, protocol="classic"), _run(103, EXACTLY, "key", load="short")),
@@ -48,10 +59,18 @@ LONG = (
     *(_run(180 + n, g, faults=20, **_DEFAULTS) for n, g in enumerate(_ALL)),
     _run(2, EXACTLY, mix="broker-kill", faults=2, gap=1.5),  # it found a defect, see chaos/findings.md
     *(_run(172, g, mix="requests", faults=0, minutes=1) for g in _ALL),
+    # Tasks that move between processes, on three brokers. They have found three defects.
+    *(_run(301 + n, g, o, p, brokers=3, features="detaching") for n, (g, o, p) in enumerate(_MOVING)),
+    # Packet loss, which a proxy cannot simulate.
+    *(_run(320 + n, g, mix="drop+loss", faults=24, gap=1.5, brokers=3) for n, g in enumerate(_ALL)),
+    # Every ordering, both protocols, with and without a state topic, on one broker and on three.
+    *(_run(330 + n, g, o, p, brokers=b) for n, (g, o, p, b) in enumerate(_CROSSED)),
 )
 
 _STATES = "cancels+checkpoints+detaching"
 _CHILDREN = "cancels+checkpoints+isolation+limits+extra-slots"
+_AROUND = "partitions+clocks+client+cancels+checkpoints+detaching"
+_SOAK_GAP = 5.0
 _EVERYTHING = f"{_CHILDREN}+detaching+follow-ups+json+retention"
 
 
@@ -70,4 +89,22 @@ FEATURES = (
     # The default settings of worker and broker.
     *(_featured(219 + n, g, _STATES, faults=12, **_DEFAULTS) for n, g in enumerate(_ALL)),
     *(_featured(222 + n, g, DRAWN, protocol="classic" if n % 2 else "consumer") for n, g in enumerate((*_ALL, *_ALL))),
+    # What changes around the worker: partitions, wall clocks, and the client that waits for answers.
+    *(_featured(231 + n, g, "partitions+client", faults=50, gap=0.8) for n, g in enumerate(_ALL)),
+    *(_featured(234 + n, g, "clocks+client", faults=50, gap=0.8) for n, g in enumerate(_ALL)),
+    *(
+        _featured(237 + n, g, _AROUND, ordering=o, protocol="classic", brokers=3, faults=50, gap=0.8)
+        for n, (g, o) in enumerate(zip(_ALL, ("key", "unordered", "partition"), strict=True))
+    ),
+    *(_featured(240 + n, g, _AROUND, mix="clean", session=20.0) for n, g in enumerate(_ALL)),
 )
+
+
+def soak(given: dict[str, Any]) -> Options:
+    """Return the soak: one hour of mixed tasks of 1 ms to 60 s on three brokers, and a fault every 5 s on average.
+
+    ``given`` are options to use instead.
+    """
+    features = "checkpoints+detaching+client"
+    usual: dict[str, Any] = {"guarantee": EXACTLY, "brokers": 3, "load": "soak", "minutes": 60.0, "gap": _SOAK_GAP}
+    return Options(**{"seed": 400, "features": features, **usual, **given})

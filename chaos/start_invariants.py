@@ -52,12 +52,16 @@ def attempts_limited(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _groups(evidence: Evidence) -> dict[object, list[JournalEntry]]:
-    """Return the starts of each ordering group (a partition or a key), in order of time."""
+    """Return the starts of each ordering group (a partition, or a key in it), in order of time.
+
+    A key moves to another partition when partitions are added.
+    """
     found: dict[object, list[JournalEntry]] = defaultdict(list)
     for entries in evidence.starts.values():
         for entry in entries:
             item = evidence.sent.get(entry.record)
-            group = entry.record[0] if evidence.options.ordering == "partition" else item and item.key
+            key = item.key if item and evidence.options.ordering == "key" else None
+            group = entry.record[0], key
             found[group].append(entry)
     return {group: sorted(entries, key=lambda entry: entry.time) for group, entries in found.items()}
 

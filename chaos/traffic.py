@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, Producer, TopicPartition, admin
 
+from chaos.clocks import unshifted
 from chaos.cluster import ANSWER_PARTITIONS
 from chaos.evidence import Answer, DeadLetter
 from chaos.groups import administrator
@@ -39,7 +40,7 @@ class Submitter:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.sent: dict[RecordId, Item] = {}
         self.sent_at: dict[RecordId, float] = {}  # the time of the broker's confirmation
-        self.stored: dict[int, RecordId] = {}  # by the sequence of the request
+        self.stored: dict[int, RecordId] = {}  # by the sequence of the request in the plan
         self.resent: list[Item] = []  # sent again after a delivery failure: each may be in the topic twice
         self._topic = topic
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
@@ -57,6 +58,12 @@ class Submitter:
         if left:
             raise TimeoutError(f"{left} requests could not be sent within {FLUSH_SECONDS:g} s")
 
+    def add(self, record: RecordId, item: Item, planned: int) -> None:
+        """Add a request that the broker has stored. ``planned`` is its sequence in the plan."""
+        self.sent[record] = item
+        self.stored[planned] = record
+        self.sent_at[record] = time.monotonic()
+
     def _produce(self, item: Item) -> None:
         deadline = str(time.time() + item.lifetime).encode()
         headers: dict[str, str | bytes | None] = {"x-deadline": deadline} if item.lifetime else {}
@@ -66,9 +73,7 @@ class Submitter:
     def _report(self, item: Item) -> Any:
         def report(error: Any, record: Any) -> None:
             if error is None:
-                self.sent[record.partition(), record.offset()] = item
-                self.stored[item.sequence] = record.partition(), record.offset()
-                self.sent_at[record.partition(), record.offset()] = time.monotonic()
+                self.add((record.partition(), record.offset()), item, item.sequence)
             elif error.fatal():
                 raise RuntimeError(f"a request was not sent: {error}")
             else:
@@ -141,7 +146,7 @@ class Reader(Reading):
             return
         origin = found.origin
         request = (origin.partition, origin.offset)
-        at = record.timestamp()[1] / 1000 - time.time() + time.monotonic()
+        at = unshifted(record.timestamp()[1] / 1000, time.time()) - time.time() + time.monotonic()
         outcome = OUTCOMES.get(found.outcome, str(found.outcome))
         self.answers.append(Answer(origin.topic, request, outcome, found.sequence, record.key(), at))
         self.answered.add(request)

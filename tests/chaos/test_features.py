@@ -9,10 +9,11 @@ from dataclasses import replace
 import pytest
 
 from chaos import features, plan, requests, watch
-from chaos.evidence import Evidence, FaultWindow, StateRecord
-from chaos.messages import json_request, request, response, sequence_of
+from chaos.evidence import Evidence, FaultWindow, Resolved, StateRecord
+from chaos.messages import json_request, payload_of, request, response, sequence_of
 from chaos.options import Options
 from tests.chaos.evidence import answer, broken, entry, good, item
+from worker.formats import FORMATS
 
 EVERYTHING = "+".join(features.FEATURES)
 
@@ -181,6 +182,47 @@ def test_exactly_once_a_request_without_an_answer_has_no_follow_up_request() -> 
     e = with_follow_ups("exactly-once", 1)
     failed = replace(e, answers=[one for one in e.answers if one.record != (0, 0)])
     assert broken(failed) == {"lost", "follow-ups"}
+
+
+# -- the client
+
+
+ECHO = Resolved("OK", "echo-0", "echo-0")
+
+
+def submitted(future: Resolved = ECHO, found_again: Resolved = ECHO) -> Evidence:
+    """The first request was submitted through the client. Its result must be "echo-0"."""
+    return replace(good(), futures={(0, 0): future}, found_again={(0, 0): found_again})
+
+
+@pytest.mark.parametrize(
+    ("one", "found"),
+    [
+        (ECHO, set()),
+        (Resolved("", "", "echo-0"), {"client"}),  # never resolved
+        (Resolved("OK", "echo-7", "echo-0"), {"client"}),  # of another request
+        (Resolved("DEAD_LETTERED", "", "echo-0"), {"client"}),  # its answer says OK
+        (Resolved("BrokerError('the client failed')", "", "echo-0"), {"client"}),
+    ],
+)
+def test_a_future_resolves_to_the_answer(one: Resolved, found: set[str]) -> None:
+    assert broken(submitted(future=one)) == found
+    assert broken(submitted(found_again=one)) == found
+
+
+def test_at_most_once_a_future_without_an_answer_does_not_resolve() -> None:
+    e = submitted()
+    lost = replace(e, options=Options(1, "at-most-once"), answers=e.answers[1:])
+    assert broken(lost) == {"client"}  # it found an answer that was not committed
+    waiting = dict.fromkeys(e.futures, Resolved("", "", "echo-0"))
+    assert broken(replace(lost, futures=waiting, found_again=waiting)) == set()
+
+
+def test_the_suite_encodes_requests_as_the_client_does() -> None:
+    """The bytes of a dead letter are compared with them."""
+    for name, ours in (("protobuf", request), ("json", json_request)):
+        assert FORMATS[name].encode_request(7, '{"do": "echo"}') == ours(7, '{"do": "echo"}')
+        assert payload_of(ours(7, '{"do": "echo"}')) == '{"do": "echo"}'
 
 
 # -- child processes

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from chaos import log_events
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+NOW = datetime(2026, 1, 1, 10, 20, tzinfo=UTC).timestamp()
 
 
 def line(second: int, event: str, process: str = "r0-1", **more: Any) -> str:
@@ -41,7 +45,7 @@ def test_the_duration_of_a_hold_ends_with_the_next_rebalance_and_cut_off_lines_a
         line(9, "partitions.revoked", partitions=["t[4]"]),
         line(10, log_events.HOLDING, partitions=["t[5]"])[:-9],
     ]
-    assert log_events.holds(logs_of(tmp_path, *lines)) == [("r0-1", 7.0)]
+    assert log_events.holds(logs_of(tmp_path, *lines), NOW) == [("r0-1", 7.0)]
 
 
 def test_a_partition_that_another_process_has_is_not_held(tmp_path: Path) -> None:
@@ -51,7 +55,14 @@ def test_a_partition_that_another_process_has_is_not_held(tmp_path: Path) -> Non
         line(1, log_events.HOLDING, partitions=["t[1]", "t[2]"]),
         line(50, "partitions.revoked", partitions=["t[4]"]),
     ]
-    assert log_events.holds(logs_of(tmp_path, *lines)) == [("r0-1", 2.0)]
+    assert log_events.holds(logs_of(tmp_path, *lines), NOW) == [("r0-1", 2.0)]
+
+
+def test_a_hold_is_measured_although_the_clock_jumps(tmp_path: Path) -> None:
+    begin = line(1, log_events.HOLDING, partitions=["t[1]"])
+    for hour in ("07", "10", "13"):  # a clock that is three hours behind, right, or three hours ahead
+        end = line(8, "partitions.lost", partitions=["t[1]"]).replace("T10", f"T{hour}")
+        assert log_events.holds(logs_of(tmp_path, begin, end), NOW) == [("r0-1", 7.0)]
 
 
 def test_processes_and_their_assignments(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
+import json
+from itertools import pairwise, product
 
 import pytest
 
-from chaos import faults, plan, requests, run_lists
+from chaos import faults, features, messages, plan, requests, run_lists
 from chaos.options import Options
 from chaos.scheduler import ACTIONS as FAULT_ACTIONS
 
@@ -58,10 +59,10 @@ def test_some_faults_need_root_or_three_brokers_or_a_server_for_the_store() -> N
     assert "broker-rolling" not in names(brokers=1, rights=faults.RIGHTS)
     assert not names(brokers=3, rights=(), store="postgresql") & {"drop", "loss"}
     assert "store-kill" not in names(brokers=3, rights=faults.RIGHTS, store="sqlite")
-    assert names(brokers=3, rights=faults.RIGHTS, store="postgresql", uses={"isolation", "retention"}) == set(
-        faults.BY_NAME
-    )
-    assert not names(brokers=3, rights=faults.RIGHTS) & {"kill-child", "delete-records"}
+    assert names(brokers=3, rights=faults.RIGHTS, store="postgresql", uses=features.FEATURES) == set(faults.BY_NAME)
+    featured = {"kill-child", "delete-records", "add-partitions", "clock-forward", "clock-back"}
+    assert not names(brokers=3, rights=faults.RIGHTS) & featured
+    assert not names(brokers=3, rights={"packets"}, uses={"clocks"}) & featured
 
 
 def test_a_mix_may_be_named_by_its_faults() -> None:
@@ -93,11 +94,49 @@ def test_most_requests_are_short_and_a_few_long() -> None:
     assert len(items) == pytest.approx(20 * 60 * requests.RATES["mixed"], rel=0.1)
 
 
-def test_the_long_form_is_long_enough_and_its_runs_differ() -> None:
-    assert sum(one.faults for one in run_lists.LONG) >= 1_000
-    assert len(set(run_lists.LONG)) == len(run_lists.LONG)
+def test_the_forms_together_have_more_than_3000_faults_and_their_runs_differ() -> None:
+    both = (*run_lists.LONG, *run_lists.FEATURES)
+    assert sum(one.faults for one in both) >= 3_500  # some find no target
+    assert len(set(both)) == len(both)
     assert sum(one.faults for one in run_lists.QUICK) >= 60
     assert {one.guarantee for one in run_lists.QUICK} == {"at-most-once", "at-least-once", "exactly-once"}
+
+
+def test_the_forms_have_every_guarantee_with_every_ordering_protocol_feature_and_number_of_brokers() -> None:
+    both = (*run_lists.LONG, *run_lists.FEATURES)
+    assert {(one.guarantee, one.ordering) for one in both} == set(
+        product(GUARANTEES, ("partition", "key", "unordered"))
+    )
+    assert {(one.guarantee, one.protocol, one.brokers) for one in both} == set(
+        product(GUARANTEES, ("consumer", "classic"), (1, 3))
+    )
+    assert {(one.guarantee, name) for one in both for name in one.uses} == set(product(GUARANTEES, features.FEATURES))
+
+
+def test_the_forms_inject_every_fault() -> None:
+    both = (*run_lists.LONG, *run_lists.FEATURES)
+    planned = {fault.kind.name for one in both for fault in plan.draw(one, rights=faults.RIGHTS).faults}
+    assert planned == set(faults.BY_NAME)
+
+
+def test_the_soak_is_an_hour_of_tasks_of_1_ms_to_a_minute_and_can_be_shorter() -> None:
+    drawn = plan.draw(run_lists.soak({}), rights=faults.RIGHTS)
+    assert drawn.options.brokers == 3
+    assert drawn.seconds >= 3600
+    assert len(drawn.items) >= 100_000
+    assert len(drawn.faults) >= 600
+    seconds = [_seconds_of(item) for item in drawn.items if item.kind in ("sleep", "long", "steps")]
+    assert min(seconds) < 0.0015
+    assert 50 < max(seconds) <= 60
+    # Two replicas of two processes can do it, with as much again for faults.
+    assert sum(seconds) < 0.5 * 3600 * drawn.options.replicas * drawn.options.processes
+    short = run_lists.soak({"minutes": 0.5, "guarantee": "at-least-once"})
+    assert (short.minutes, short.guarantee, short.load) == (0.5, "at-least-once", "soak")
+
+
+def _seconds_of(item: requests.Item) -> float:
+    task = json.loads(messages.payload_of(item.value or b""))
+    return float(task["seconds"] * task.get("steps", 1))
 
 
 def test_every_guarantee_has_a_run_with_clean_faults_only() -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from chaos import __main__ as suite
+from chaos import __main__ as command
 from chaos import cluster as clusters
-from chaos import code_hash, record, report
+from chaos import code_hash, record, report, suite
 from chaos import run as runs
 from chaos.options import Options
 from chaos.plan import Plan
@@ -84,7 +84,7 @@ def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pyte
     monkeypatch.setattr(record, "append", lines.append)
     monkeypatch.setattr(suite, "write_document", lambda: None)
     plan = Plan(Options(5, "exactly-once"), [], [], 1.0)
-    assert suite.Suite([plan], IDENTITY, small_disks=False, keep=False).run() == 1
+    assert suite.run([plan], IDENTITY, suite.Ways(small_disks=False)) == 1
     assert [one["outcome"] for one in lines] == ["begun", "crashed"]
     assert lines[0]["id"] == lines[1]["id"]
     assert lines[0]["engine"] == "abc"
@@ -153,4 +153,4 @@ def test_an_engine_is_the_tree_hash_of_git(tmp_path: Path, monkeypatch: pytest.M
 def test_without_git_nothing_is_recorded_and_one_line_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(code_hash, "ROOT", tmp_path / "nowhere")
     with pytest.raises(click.ClickException, match="--write: the record needs a git checkout"):
-        suite._identity()
+        command._identity()

@@ -1,0 +1,185 @@
+"""The suite's own machinery: jobs beside each other, lost packets, and clocks that jump."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from chaos import clocks, packet_loss, procutil, record, run_lists, suite
+from chaos import cluster as clusters
+from chaos import plan as plans
+from chaos import run as runs
+from chaos.__main__ import main
+from chaos.clocks import JUMP, Clocks, unshifted
+from chaos.options import Options
+from chaos.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+_FORK: Any = multiprocessing.get_context("fork")
+
+
+# -- jobs
+
+
+def plan(seed: int, brokers: int = 1, seconds: float = 1.0) -> Plan:
+    return Plan(Options(seed, brokers=brokers), [], [], seconds)
+
+
+def test_plans_that_need_the_same_brokers_are_together_and_the_longest_first() -> None:
+    queue = suite.Queue([plan(1), plan(2, 3, 5.0), plan(3, 1, 9.0), plan(4, 3, 7.0)])
+    taken = [queue.take(), queue.take(3), queue.take(3), queue.take(), queue.take(1), queue.take()]
+    assert [one and one.options.seed for one in taken] == [4, 2, None, 3, 1, None]
+
+
+def test_two_jobs_run_every_plan_once_beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "record.jsonl"
+    file.touch()
+
+    @contextlib.asynccontextmanager
+    async def no_brokers(*_: object, **__: object) -> AsyncIterator[object]:
+        yield object()
+
+    async def raises(one: Plan, *_: object) -> None:
+        await asyncio.sleep(0.3)
+        raise TimeoutError(f"process {os.getpid()}")
+
+    monkeypatch.setattr(clusters, "running", no_brokers)
+    monkeypatch.setattr(runs, "execute", raises)
+    monkeypatch.setattr(record, "FILE", file)
+    monkeypatch.setattr(suite, "write_document", lambda: None)
+    planned = [plan(seed) for seed in range(6)]
+    assert _in_a_child(lambda: suite.run(planned, {"engine": "abc"}, suite.Ways(small_disks=False, jobs=2))) == 1
+    lines = record.runs(record.load(file))
+    assert sorted(one["seed"] for one in lines) == list(range(6))
+    assert len({text for one in lines for text in one["violations"]}) == 2  # processes
+
+
+def _in_a_child(function: Callable[[], int]) -> int:
+    """Run it in a process of its own, because it handles signals and enters namespaces."""
+    child = _FORK.Process(target=lambda: sys.exit(function()))
+    child.start()
+    child.join(60)
+    code: int = child.exitcode
+    return code
+
+
+def test_forms_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """Until 2026-11-24 only the first one ran."""
+    with pytest.raises(SystemExit):
+        main(["--long", "--features", "--part", "9999"])
+    both = len(run_lists.LONG) + len(run_lists.FEATURES)
+    assert f"there are the runs 1 to {both}" in capsys.readouterr().err
+
+
+def test_the_soak_takes_the_options_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--soak", "--minutes", "0.2", "--guarantee", "at-most-once", "--plan"])
+    title = capsys.readouterr().out.splitlines()[0]
+    assert title.startswith("at-most-once, partition, consumer, 3 broker(s), all, soak")
+
+
+# -- packets
+
+
+def _packets_are_lost() -> int:
+    """Connect over a link, lose packets, and measure how long one byte takes. Return the exit code."""
+    if "packets" not in procutil.private_machine():
+        return 77
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        other, _ = server.accept()
+        port = server.getsockname()[1]
+        packet_loss.start_loss([port], 1.0)
+        client.send(b"a")
+        other.settimeout(0.7)
+        with contextlib.suppress(TimeoutError):
+            return 1 if other.recv(1) else 2
+        packet_loss.stop_loss([port], 1.0)
+        other.settimeout(10)
+        return 0 if other.recv(1) == b"a" else 3  # the kernel has sent it again
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="needs root and iptables")
+def test_dropped_packets_are_sent_again_over_the_open_connection() -> None:
+    assert _in_a_child(_packets_are_lost) == 0
+
+
+def _some_packets_are_lost() -> int:
+    if "packets" not in procutil.private_machine():
+        return 77
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        other, _ = server.accept()
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        packet_loss.start_loss([server.getsockname()[1]], 0.2)
+        slow = 0
+        for _ in range(60):
+            began = time.monotonic()
+            client.send(b"a")
+            other.recv(1)
+            slow += time.monotonic() - began > 0.1
+        counters = subprocess.run(["iptables", "-L", "-v", "-n", "-x"], capture_output=True, text=True, check=True)
+        packet_loss.stop_loss([server.getsockname()[1]], 0.2)
+        print(slow, counters.stdout)  # noqa: T201 - shown if it fails
+        return 0 if 1 <= slow <= 40 else 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="needs root and iptables")
+def test_one_packet_in_five_is_lost() -> None:
+    assert _in_a_child(_some_packets_are_lost) == 0
+
+
+# -- clocks
+
+needs_compiler = pytest.mark.skipif(not clocks.rights(), reason="needs a C compiler")
+_PROGRAM = """
+import sys, threading, time
+wall, monotonic = time.time() - time.monotonic(), time.monotonic()
+print("begun", flush=True)
+sys.stdin.readline()
+condition = threading.Condition()
+with condition:
+    condition.wait(0.2)
+print(round(time.time() - time.monotonic() - wall), round(time.monotonic() - monotonic, 1) < 30)
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("seconds", [JUMP, -JUMP, 0])
+def test_the_wall_clock_of_a_running_process_jumps_and_the_monotonic_one_does_not(tmp_path: Path, seconds: int) -> None:
+    ours = Clocks(tmp_path, {"clocks"})
+    environment = {**os.environ, **ours.environment("r0")}
+    with subprocess.Popen([sys.executable, "-c", _PROGRAM], env=environment, stdin=-1, stdout=-1, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        ours.set("r0", seconds)
+        out, _ = program.communicate("\n", timeout=20)
+    assert out == f"{seconds} True\n"
+    ours.heal()
+    assert (tmp_path / "clock-r0").read_bytes() == bytes(8)
+
+
+def test_without_the_feature_no_clock_is_touched(tmp_path: Path) -> None:
+    assert Clocks(tmp_path, {"json"}).environment("r0") == {}
+
+
+@pytest.mark.parametrize("shift", [0, JUMP, -JUMP])
+@pytest.mark.parametrize("off", [-4000.0, 0.0, 4000.0])
+def test_a_shifted_stamp_is_recognized(shift: int, off: float) -> None:
+    assert unshifted(1e9 + off + shift, near=1e9) == 1e9 + off
+
+
+def test_a_plan_without_the_right_has_no_jumps() -> None:
+    drawn = plans.draw(Options(3, faults=30, features="clocks"), rights=())
+    assert not [one for one in drawn.faults if one.kind.area == "clock"]

@@ -33,7 +33,7 @@ _LISTS = {
     "missing": "Missing: requests without an answer",
     "duplicate": "Duplicate: all answers of requests with more than one",
     "unexpected": "Unexpected: answers to no planned request",
-    "undecodable": "Undecodable: records of the ack topic that are no answers",
+    "undecodable": "Undecodable: records of the ack topic that are not answers",
     "without_parent": "Requests that no answer of the previous stage has sent",
     "follow_ups": "Answers of the previous stage with the wrong number of follow-up requests",
     "open": "Open: records in undecided transactions, or behind one",
@@ -85,8 +85,8 @@ def _reasons(result: AuditResult) -> tuple[str, list[str]]:
     if result.verdict is Verdict.DISPROVED:
         return f"Of {requests}, {counts.answered:,} have exactly one committed answer.", result.violations
     if not result.pending:
-        return "It cannot be said: records may have been lost.", result.violations
-    return "It cannot be said yet.", [*result.pending, *(f"so far: {line}" for line in result.violations)]
+        return "No verdict is possible: records may have been lost.", result.violations
+    return "No verdict is possible yet.", [*result.pending, *(f"so far: {line}" for line in result.violations)]
 
 
 def _tiles(result: AuditResult) -> Iterator[dict[str, Any]]:
@@ -100,13 +100,13 @@ def _tiles(result: AuditResult) -> Iterator[dict[str, Any]]:
 
 def _pictures(result: AuditResult) -> Iterator[dict[str, Any]]:
     every = result.sampled_every
-    sampled = f" All but work is of one request in {every}." if every > 1 else ""
+    sampled = f" All except work are measured on one request in {every}." if every > 1 else ""
     drawn = [
         ("Answers over time", plots.over_time(result), _span(result), None),
         (
             "How long requests took",
             plots.durations(result),
-            f"Values are known to within 1 %.{sampled}",
+            f"Accurate to within 1 %.{sampled}",
             _percentiles(result),
         ),
         ("Work by worker", plots.workers(result), _skew(result), None),
@@ -133,7 +133,8 @@ def _skew(result: AuditResult) -> str:
         return ""
     many = f"{len(work)} worker{'' if len(work) == 1 else 's'}"
     text = f"{many}, {duration(sum(work))} of work, {duration(cpu)} of CPU ({percent(cpu, sum(work))})."
-    return f"{text} The busiest did {max(work) * len(work) / sum(work):.2f} times the mean." if len(work) > 1 else text
+    busiest = f" The busiest worker did {max(work) * len(work) / sum(work):.2f} times the mean."
+    return text + busiest if len(work) > 1 else text
 
 
 def _percentiles(result: AuditResult) -> dict[str, Any] | None:

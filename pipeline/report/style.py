@@ -45,5 +45,10 @@ th { border-bottom: 2px solid #8a93a0; overflow-wrap: normal; }
 .evidence .failed b { color: #855c00; }
 .evidence .not_checked b { color: #5c6673; }
 footer { margin: 30px 0 0; font-size: 14px; color: #5c6673; }
+@media (max-width: 760px) {
+  .numbers { font-size: 13px; }
+  .numbers th, .numbers td { padding: 4px 5px; }
+  .numbers td:first-child { min-width: 100px; }
+}
 @media print { img { min-width: 0; } main { max-width: none; padding: 0; } section { break-inside: avoid; } }
 """

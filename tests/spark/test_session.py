@@ -59,10 +59,9 @@ def test_the_kafka_connector_is_loaded(spark: SparkSession) -> None:
     assert "offset" in source.load().columns
 
 
-@pytest.mark.parametrize(("master", "set_up_by"), [(None, None), ("local[2]", None), ("yarn", None), (None, "site")])
-def test_only_our_own_local_session_is_set_up_for_a_small_job(
-    monkeypatch: pytest.MonkeyPatch, master: str | None, set_up_by: str | None
-) -> None:
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings of the sessions that the test builds. None is created."""
     given: dict[str, str] = {}
 
     class Builder:
@@ -77,12 +76,30 @@ def test_only_our_own_local_session_is_set_up_for_a_small_job(
             return lambda _value: self
 
     monkeypatch.setattr(session, "SparkSession", type("Session", (), {"builder": Builder()}))
+    return given
+
+
+@pytest.mark.parametrize(("master", "set_up_by"), [(None, None), ("local[2]", None), ("yarn", None), (None, "site")])
+def test_only_our_own_local_session_is_set_up_for_a_small_job(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], master: str | None, set_up_by: str | None
+) -> None:
     if set_up_by:
         monkeypatch.setenv("SPARK_CONF_DIR", set_up_by)
     session.build_session("job", master=master, small=True)
     ours = master != "yarn" and not set_up_by
     assert ("spark.sql.codegen.wholeStage" in given) == ours
     assert ("-XX:TieredStopAtLevel=1" in given.get("spark.driver.extraJavaOptions", "")) == ours
+
+
+def test_an_archive_of_classes_is_used_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "CLASSES", tmp_path / "the classes.jsa")
+    session.build_session("job", small=True)
+    assert "SharedArchiveFile" not in given["spark.driver.extraJavaOptions"]
+    (tmp_path / "the classes.jsa").touch()
+    session.build_session("job", small=True)
+    assert f"-XX:SharedArchiveFile='{tmp_path}/the classes.jsa'" in given["spark.driver.extraJavaOptions"]
 
 
 def test_a_small_job_is_known_by_its_file(tmp_path: Path) -> None:

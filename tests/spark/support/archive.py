@@ -12,11 +12,9 @@ import subprocess
 import sys
 import tempfile
 
-import pyspark
-
+from pipeline.session import CLASSES as FILE
 from pipeline.session import ROOT, build_session
 
-FILE = ROOT / f".runtime/spark-classes-{pyspark.__version__}.jsa"
 _MADE_BEFORE = ROOT / ".venv/.setup-done"
 _STEP = "--load"
 SECONDS = 120

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit.result import LISTED
 from pipeline.lake.files import Files
+from pipeline.lake.spark_versions import to_arrow
 from pipeline.lake.tables import WRITING
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Output:
     def _write(self, name: str, frame: DataFrame, schema: StructType) -> list[dict[str, Any]]:
         """Write a table. Return its first rows."""
         # Most are small: one fetched to the driver is one Spark job, and one written by Spark is several.
-        first = frame.limit(LISTED + 1).toArrow().cast(to_arrow_schema(schema))
+        first = to_arrow(frame.limit(LISTED + 1)).cast(to_arrow_schema(schema))
         if first.num_rows <= LISTED:
             self._write_here(name, first)
         else:

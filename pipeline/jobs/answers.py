@@ -12,6 +12,7 @@ from pipeline.audit.expected import expected_requests, other_jobs, sent_records
 from pipeline.audit.reconciliation import Reconciled
 from pipeline.lake.bronze import Bronze, retry_if_files_replaced
 from pipeline.lake.schemas import ANSWERS, BRONZE
+from pipeline.lake.spark_versions import is_utf8
 from pipeline.lake.tables import read_table, replace_table
 
 if TYPE_CHECKING:
@@ -87,4 +88,5 @@ def answered(accepted: DataFrame, requests: ExpectedRequests) -> DataFrame:
 
 def _text(column: str) -> Column:
     """Return bytes as text, with null where they are not UTF-8."""
-    return F.when(F.is_valid_utf8(F.col(column).cast("string")), F.col(column).cast("string"))
+    text = F.col(column).cast("string")
+    return F.when(is_utf8(column), text)

@@ -17,6 +17,7 @@ from pipeline.kafka.records import decode_records
 from pipeline.kafka.sending import Transfer, check_speculation
 from pipeline.kafka.topics import Topics
 from pipeline.lake.schemas import DEAD_LETTER
+from pipeline.lake.spark_versions import try_int
 from pipeline.lake.tables import local_dataframe
 from pipeline.messages.dead_letters import REPLAY_HEADER, VALUE_DROPPED, replayed_rows
 
@@ -112,7 +113,7 @@ def replays_of(headers: Column) -> Column:
     """Return how often a request was replayed, from its header; 0 without a valid number."""
     values = F.transform(
         F.filter(headers, lambda header: header["key"] == REPLAY_HEADER),
-        lambda header: header["value"].try_cast("string").try_cast("int"),
+        lambda header: try_int(header["value"].cast("string")),
     )
     return F.coalesce(F.array_max(values), F.lit(0))
 

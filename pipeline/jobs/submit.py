@@ -19,6 +19,7 @@ from pipeline.kafka.sending import Transfer, check_speculation, create_progress_
 from pipeline.kafka.topics import Topics
 from pipeline.lake.manifest import recorded_manifest
 from pipeline.lake.schemas import MANIFEST
+from pipeline.lake.spark_versions import try_int
 from pipeline.lake.submission import Submission
 from pipeline.lake.tables import read_table
 from pipeline.messages.keys import PATTERN
@@ -205,12 +206,12 @@ def _at_least_once(
 
 def sent_sequences(records: DataFrame, run: Run) -> DataFrame:
     """Return ``sequence`` of the run's requests among the records of a topic, each once."""
-    key = F.col("key").try_cast("string")
+    key = F.col("key").cast("string")
     of_job = F.regexp_extract(key, PATTERN.replace("?P<", "?<"), 1) == run.job
     named = F.filter(F.coalesce("headers", F.array()), lambda header: header["key"] == RUN_HEADER)
-    of_run = F.try_element_at(F.transform(named, lambda header: header["value"].try_cast("string")), F.lit(-1))
+    of_run = F.try_element_at(F.transform(named, lambda header: header["value"].cast("string")), F.lit(-1))
     ours = of_job & (of_run == run.id if run.id else of_run.isNull())
-    return records.where(ours).select(F.substring_index(key, "/", -1).try_cast("int").alias("sequence")).distinct()
+    return records.where(ours).select(try_int(F.substring_index(key, "/", -1)).alias("sequence")).distinct()
 
 
 def remaining(manifest: DataFrame, sent: DataFrame) -> DataFrame:

@@ -97,7 +97,8 @@ def as_work(table: DataFrame, source: Source) -> DataFrame:
     Whole numbers among the ids of CSV and JSON come first, in numerical order. All other ids follow in text order.
     """
     identity = _column(source.id)
-    whole = identity.try_cast(_WHOLE) if source.format in _UNTYPED else F.lit(None).cast(_WHOLE)
+    # In SQL, because Spark 3.5 cannot try to cast a column otherwise.
+    whole = F.expr(f"try_cast({_quoted(source.id) if source.format in _UNTYPED else 'null'} AS {_WHOLE})")
     return table.select(
         whole.alias("rank"),
         identity.alias("id"),
@@ -119,4 +120,8 @@ def _deadline(table: DataFrame, source: Source) -> Column:
 
 def _column(name: str) -> Column:
     """Return a column by its whole name. A dot in the name does not select a struct field."""
-    return F.col("`" + name.replace("`", "``") + "`")
+    return F.col(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

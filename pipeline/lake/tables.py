@@ -11,11 +11,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipeline.errors import JobError
+from pipeline.lake import spark_versions
 from pipeline.lake.files import Files
 
 if TYPE_CHECKING:
@@ -39,16 +38,9 @@ _BETWEEN_RENAMES = 1.0  # seconds after which a writer between two renames is ta
 
 
 def local_dataframe(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: StructType | str) -> DataFrame:
-    """Return a small table of rows from the driver. A schema as text is DDL.
-
-    The rows travel as Arrow. For Python rows, Spark would have to start Python workers first.
-    """
-    known: Any = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
-    fields = to_arrow_schema(known)
-    columns = list(zip(*rows, strict=True)) or [()] * len(fields)
-    arrays: list[Any] = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
-    table: DataFrame = spark.createDataFrame(pa.Table.from_arrays(arrays, schema=fields), known)
-    return table
+    """Return a small table of rows from the driver. A schema may be a text such as ``part int, first long``."""
+    known = schema if isinstance(schema, StructType) else spark_versions.struct_type(schema)
+    return spark_versions.local_dataframe(spark, list(rows), known)
 
 
 # ---------------------------------------------------------------- reading

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import io
+import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipeline import Job
 from pipeline.audit.result import Verdict
+from pipeline.cli import main
 from pipeline.errors import JobError, SettingsError
 from pipeline.settings import Common
 from tests.spark.support import responder
-from tests.spark.support.exchange import Site
+from tests.spark.support.exchange import Place, Site
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,18 +105,72 @@ def test_what_an_audit_misses_is_sent_again_once(spark: SparkSession, site: Site
 def test_the_example_of_the_documentation_runs(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(code.splitlines()) <= 12
+    code = example("from pipeline import Job")
+    assert len(code.splitlines()) <= 10
     work(spark).withColumnRenamed("payload", "configuration").write.parquet(str(tmp_path / "work.parquet"))
     code = code.replace("/data/lake", site.lake).replace("/data/work.parquet", str(tmp_path / "work.parquet"))
     for name, text in site.environment.items():
         monkeypatch.setenv(name, text)
     worker = answering(site)
-    names: dict[str, Any] = {"spark": spark}
+    names: dict[str, Any] = {}
     exec(compile(code, str(DOCS), "exec"), names)
     worker.join()
     assert names["result"].audit.verdict == "proved"
+    assert names["answers"].count() == ROWS
     assert os.environ["KAFKA_ACK_TOPIC"] == site.acks
+
+
+class FailError(Exception):
+    """Stands for Airflow's exception that is not retried."""
+
+
+def test_the_airflow_task_of_the_documentation_retries_what_is_undecided(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task runs as Airflow calls it; ``pipeline`` runs in this process, to save the start of a JVM."""
+    job = Job(spark, site.job, site.lake, kafka=site.environment)
+    job.plan(work(spark, 3), id="id", payload="payload")
+    job.submit()
+    sent = {
+        int(seen.key[-10:]): Place(site.requests, seen.partition, seen.offset) for seen in site.records(site.requests)
+    }
+    site.send(site.acks, [site.answer(n, place) for n, place in sent.items()])
+    task = airflow_task(monkeypatch, site)
+    with pytest.raises(subprocess.CalledProcessError) as undecided:  # Airflow retries
+        task(site.job, site.lake)
+    assert undecided.value.returncode == 2
+    job.collect()
+    assert (found := task(site.job, site.lake))["verdict"] == "proved", found
+    site.send(site.acks, [site.answer(1, sent[1])])
+    job.collect()
+    with pytest.raises(FailError, match="exit code 1"):
+        task(site.job, site.lake)
+
+
+def airflow_task(monkeypatch: pytest.MonkeyPatch, site: Site) -> Any:
+    """Return the function of the documentation, without Airflow, and with ``pipeline`` in this process."""
+    for name, text in site.environment.items():
+        monkeypatch.setenv(name, text)
+
+    def run(command: list[str], *, stdout: int, check: bool) -> subprocess.CompletedProcess[str]:
+        assert (command[0], stdout, check) == ("pipeline", subprocess.PIPE, False)
+        monkeypatch.setattr(sys, "argv", command)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            code = main.run()
+        return subprocess.CompletedProcess(command, code, printed.getvalue())
+
+    calls = SimpleNamespace(run=run, PIPE=subprocess.PIPE)
+    names: dict[str, Any] = {"subprocess": calls, "json": json, "timedelta": dt.timedelta}
+    names |= {"task": lambda **_options: lambda function: function, "AirflowFailException": FailError}
+    exec(compile(example("@task("), str(DOCS), "exec"), names)
+    return names["audit"]
+
+
+def example(begins_with: str) -> str:
+    """Return the Python example of the documentation with this line."""
+    found = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    (code,) = [code for code in found if begins_with in code]
+    return str(code)
 
 
 @pytest.mark.parametrize("store", ["s3a://bucket/lake", "gs://bucket/lake", "S3://bucket/lake"])

@@ -19,7 +19,7 @@ import rich
 from worker import logs
 from worker.core.liveness import Limits
 from worker.process.config import ProcessConfig
-from worker.supervisor import slots
+from worker.supervisor import group_leaver, slots
 from worker.supervisor.http import serving
 from worker.supervisor.replica_status import ReplicaStatus
 from worker.supervisor.signals import Signals
@@ -33,11 +33,11 @@ def config(slot: int, behaviour: str, folder: str) -> ProcessConfig:
     return ProcessConfig(
         name=f"test-{slot}",
         slot=slot,
-        group="group",
+        group=folder,  # where ``stand_in.leave`` writes
         request_topics=("requests",),
         ack_topic="answers",
         dead_letter_topic="dead-letters",
-        consumer_properties={},
+        consumer_properties={"consumer": {}},
         revoke_hold={},
         producer_properties={},
         checker_properties={},
@@ -75,6 +75,8 @@ def main(folder: str, behaviours: list[str], **options: Any) -> int:
         inherit_orphans()
     if options.pop("unstartable", False):
         slots.ProcessHandle = refuse  # type: ignore[assignment, misc]
+    group_leaver.TARGET = options.pop("leaver", group_leaver.TARGET)
+    group_leaver.LIMIT = options.pop("leaver_limit", group_leaver.LIMIT)
     options["limits"] = Limits(*options.get("limits", ()))
     port = options.pop("port", 0)
     plan = Plan(

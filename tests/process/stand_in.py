@@ -32,12 +32,14 @@ class StandIn:
         self.state = State.JOINING
         self.turns = 0
         self.task: dict[str, Any] | None = None
+        self.member = ""
 
     def turn(self) -> Command:
         self.turns += 1
         self.status_block.stamp(0, self.state, 1, os.getpid())
         counters = {"polls_total": self.turns}
-        self.status_block.publish({"state": self.state.name.lower(), "counters": counters, "task": self.task})
+        state, membership = self.state.name.lower(), {"protocol": "consumer", "member": self.member}
+        self.status_block.publish({"state": state, "counters": counters, "task": self.task, **membership})
         (self.folder / "joined").touch()
         command = self.status_block.command()
         if command & Command.START_TASKS and self.state is State.JOINING:
@@ -91,6 +93,13 @@ class StandIn:
         """Ends badly when it should drain."""
         self.idle()
         return ExitCode.CLIENT_FATAL
+
+    def aborting_in_drain(self) -> NoReturn:
+        """A member of the group that aborts in the middle of its task when it should drain."""
+        self.member = "member-1"
+        self.start_task()
+        self.idle()
+        os.abort()
 
     def importing(self) -> NoReturn:
         """Never gets as far as its first turn."""
@@ -160,3 +169,16 @@ def run(config: ProcessConfig, buffer: Any, _parent: int) -> NoReturn:
     faulthandler.enable()
     behaviour = getattr(StandIn(config, StatusBlock(buffer)), config.handler)
     os._exit(behaviour())
+
+
+def leave(_properties: object, group: str, protocol: str, member: str, *_: object) -> NoReturn:
+    """Stands in for ``worker.kafka.leave``: writes down who has left, after as long as a connection takes."""
+    time.sleep(0.5)
+    Path(group, "left").write_text(f"{protocol} {member}")
+    os._exit(0)
+
+
+def leave_never(*_: object) -> NoReturn:
+    """The same, with a coordinator that does not reply."""
+    while True:
+        time.sleep(60)

@@ -148,6 +148,26 @@ def test_a_process_that_dies_while_draining_is_not_replaced(replica: Start) -> N
     assert len(one.events("process.started")) == 1
 
 
+def test_the_last_process_that_dies_while_draining_is_removed_from_the_group_before_the_replica_ends(
+    replica: Start,
+) -> None:
+    """Its partitions would wait for the session time-out otherwise. And its task was not finished."""
+    one = replica("aborting_in_drain", leaver="stand_in:leave")
+    one.wait_running()
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 6
+    assert (one.folder / "left").read_text() == "consumer member-1"
+    (line,) = [line for line in one.stderr.splitlines() if line.startswith("worker: ")]
+    assert line.startswith("worker: a process ended during the drain (SIGABRT) and did not finish requests/1/75: ")
+
+
+def test_a_coordinator_that_does_not_reply_holds_up_the_end_of_a_replica_only_for_a_while(replica: Start) -> None:
+    one = replica("aborting_in_drain", leaver="stand_in:leave_never", leaver_limit=SOON)
+    one.wait_running()
+    one.send(signal.SIGTERM)
+    assert one.exit_code() == 6
+
+
 def test_a_signal_that_comes_before_the_processes_are_up_is_obeyed(replica: Start) -> None:
     one = replica(*["idle"] * 8)
     one.send(signal.SIGTERM)

@@ -25,7 +25,7 @@ from worker.supervisor.cgroup import oom_kills
 from worker.supervisor.child import reap_orphans
 from worker.supervisor.crashes import Crashes
 from worker.supervisor.drain_notice import DrainNotice
-from worker.supervisor.leaving import GroupLeaver
+from worker.supervisor.group_leaver import GroupLeaver
 from worker.supervisor.replica_status import identity, place
 from worker.supervisor.slots import ProcessHandle, Slot
 from worker.supervisor.state_reader import StateReader
@@ -82,7 +82,7 @@ class Supervisor:
         log.info("supervisor.started", processes=len(self._slots), group=config.group, topics=config.request_topics)
         try:
             self._turn(time.monotonic())
-            while self._status.phase is Phase.RUN or any(self._processes()):
+            while self._status.phase is Phase.RUN or any(self._processes()) or self._leaver.is_busy(time.monotonic()):
                 self._signals.wait(self._tick())
                 self._turn(time.monotonic())
         finally:
@@ -149,7 +149,7 @@ class Supervisor:
         self._crashes.process_ended(slot.config, process, time.time())
         self._crashes.tell([other for _, other in self._processes()], time.time())
         try:
-            self._leaver.process_ended(slot.config, process)
+            self._leaver.process_ended(slot.config, process, now)
         except OSError as error:  # out of memory or process numbers: the session time-out removes the member
             log.warning("membership.leave_failed", member="", reason=str(error))
         slot.clear()
@@ -159,6 +159,12 @@ class Supervisor:
         killed = ending.code is None and process.joined_at is not None and (phase is Phase.CANCEL or process.stuck)
         if killed or ending.code == ExitCode.DRAIN_TIMED_OUT:
             self._stopping.lost_tasks()
+        elif ending.code != ExitCode.DRAINED and process.task:
+            self._stopping.lost_tasks()
+            print_error(
+                f"a process ended during the drain ({ending.name}) and did not finish {place(process.task)}: "
+                "look for process.ended in the log"
+            )
 
     def _replace(self, slot: Slot, ending: Ending, now: float, process: ProcessHandle | None = None) -> None:
         """Schedule another process for the empty slot, or stop the replica. ``process`` None: it did not start."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any
 
+from worker.core.deadline import Deadline
 from worker.core.lifecycle import State
 from worker.supervisor.child import Child
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
     from worker.supervisor.slots import ProcessHandle
 
+LIMIT = 25.0  # seconds that a stopping replica waits for these processes; see LIMIT and MARGIN in worker.kafka.leave
 TARGET = "worker.kafka.leave:run"  # in a separate process: the supervisor has no connection to the broker
 
 
@@ -20,8 +22,9 @@ class GroupLeaver:
 
     def __init__(self) -> None:
         self._children: list[Child] = []
+        self._limit = Deadline()
 
-    def process_ended(self, config: ProcessConfig, process: ProcessHandle) -> None:
+    def process_ended(self, config: ProcessConfig, process: ProcessHandle, now: float) -> None:
         """Remove a crashed member from the group. Call this only after the process is reaped."""
         snapshot: dict[str, Any] = process.snapshot()
         member, protocol = snapshot.get("member"), snapshot.get("protocol")
@@ -44,6 +47,12 @@ class GroupLeaver:
                 config.log_format,
             )
         )
+
+        self._limit = Deadline.after(LIMIT, now)
+
+    def is_busy(self, now: float) -> bool:
+        """Return whether a stopping replica has to wait for these processes."""
+        return bool(self.pids) and not self._limit.passed(now)
 
     @property
     def pids(self) -> list[int]:

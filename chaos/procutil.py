@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 MARKER = "CHAOS_RUN"  # in the environment of every process that a run starts
 _PORTS = range(20_000, 32_000)  # below the range of outgoing connections
+_given: set[int] = set()
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PREPARE = ("ip", "link", "set", "lo", "up")
@@ -70,12 +71,15 @@ def marked(run: str) -> dict[int, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return unused ports. The kernel does not give them to other processes while a broker is down."""
+    """Return unused ports, each only once. The kernel does not give them to other processes while a broker is down."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
+        if port in _given:  # to a broker that does not listen yet
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             found.append(port)
+            _given.add(port)
         if len(found) == count:
             return found
     raise RuntimeError(f"no {count} free ports in {_PORTS}")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import multiprocessing
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -89,6 +90,13 @@ def test_the_soak_takes_the_options_of_the_command_line(capsys: pytest.CaptureFi
         main(["--soak", "--minutes", "0.2", "--guarantee", "at-most-once", "--plan"])
     title = capsys.readouterr().out.splitlines()[0]
     assert title.startswith("at-most-once, partition, consumer, 3 broker(s), all, soak")
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two brokers of a cluster got the same one, because neither listened yet."""
+    monkeypatch.setattr(random, "sample", lambda population, _count: list(population))
+    ports = [port for _ in range(3) for port in procutil.free_ports(4)]
+    assert len(set(ports)) == 12
 
 
 # -- packets

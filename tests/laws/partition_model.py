@@ -30,7 +30,11 @@ class Model(ModelState):
     It also stands for the consumer, the responder and the dispatcher that the committer and the rebalance call.
     """
 
-    undecided = fenced = False  # as the responder
+    fenced = False  # as the responder
+
+    def quiesce(self) -> bool:
+        """As the responder, which commits nothing."""
+        return True
 
     def begin(self) -> None:
         """A new process, which owns nothing yet."""

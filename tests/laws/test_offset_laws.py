@@ -8,6 +8,7 @@ import itertools
 from types import FunctionType, MethodType, ModuleType
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -152,6 +153,29 @@ class OffsetLaws(RuleBasedStateMachine):
 
 
 TestOffsetLaws = OffsetLaws.TestCase
+
+
+@given(st.data())
+def test_what_is_unsettled_is_incomplete_as_before(data: st.DataObject) -> None:
+    """An aborted transaction takes nothing else back, and the ledger then continues as if nothing had happened."""
+    ledger = OffsetLedger()
+    admitted = sorted(data.draw(st.sets(st.integers(0, 40), min_size=1, max_size=20)))
+    for offset in admitted:
+        ledger.admit(offset)
+    settled = data.draw(st.sets(st.sampled_from(admitted), min_size=1))
+    ledger.settle(*sorted(settled))
+    taken_back = data.draw(st.sets(st.sampled_from(sorted(settled)), min_size=1))
+    ledger.unsettle(*taken_back)
+    incomplete = [offset for offset in admitted if offset not in settled or offset in taken_back]
+    assert list(ledger.incomplete()) == incomplete
+    assert ledger.watermark == ledger.lowest == incomplete[0]
+    ranges = ledger.completed(1_000)
+    above = [offset for offset in admitted if offset > incomplete[0]]
+    assert [o for o in above if not any(a <= o < b for a, b in ranges)] == incomplete[1:]
+    ledger.admit(admitted[-1] + 1)
+    ledger.settle(*incomplete, admitted[-1] + 1)
+    assert ledger.watermark == admitted[-1] + 2
+    assert not ledger.completed(1_000)
 
 
 # ---------------------------------------------------------------- what it costs

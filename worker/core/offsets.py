@@ -18,7 +18,7 @@ class OffsetLedger:
     """The admitted offsets that have no confirmed answer yet. Memory grows only with their number.
 
     Only admitted offsets count, so gaps (from compaction or transaction markers) need no special case. ``watermark`` is
-    the offset to commit: every admitted offset below it is settled. It never goes back.
+    the offset to commit: every admitted offset below it is settled. It goes back only for an aborted transaction.
     """
 
     __slots__ = ("_end", "_holes", "_incomplete", "_out_of_order", "last", "lowest", "watermark")
@@ -73,6 +73,13 @@ class OffsetLedger:
             self.watermark = self.lowest
             self._forget_holes_below(self.lowest)
         return True
+
+    def unsettle(self, *offsets: int) -> None:
+        """Mark settled offsets as incomplete again: the transaction with their answers was aborted."""
+        if offsets:
+            self._incomplete = dict.fromkeys(sorted((*self._incomplete, *offsets)))
+            self.lowest = self.watermark = next(iter(self._incomplete))
+            self._out_of_order = True
 
     def _forget_holes_below(self, offset: int) -> None:
         while self._holes and (first := next(iter(self._holes))) < offset:

@@ -17,7 +17,7 @@ from worker.core.queues import PartitionQueue
 from worker.core.start_log import StartLog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from worker.core.crash import Crash
@@ -287,6 +287,14 @@ class OwnedPartition:
         if self.starts.attempts:
             for offset in offsets:
                 self.starts.settled(offset)
+
+    def unsettle(self, tasks: Sequence[Task]) -> None:
+        """Record that the transaction with the answers to these tasks was aborted."""
+        self.offsets.unsettle(*[task.record.offset for task in tasks])
+        for task in tasks:
+            if task.attempt > 1:
+                self.starts.attempts[task.record.offset] = task.attempt - 1
+        self.changed = True
 
     def is_settled(self, offset: int) -> bool:
         """Return whether this process no longer has to answer the request with this offset."""

@@ -79,7 +79,7 @@ class DeliveryResponder:
     answered. "Failed" may mean "delivered", so readers identify an answer by its origin.
     """
 
-    busy = undecided = fenced = False  # this class commits nothing itself
+    busy = fenced = False  # this class commits nothing itself
 
     def __init__(
         self, shared: Shared, producer: Producer, encoder: AnswerEncoder, settled: Callable[..., None]
@@ -121,6 +121,10 @@ class DeliveryResponder:
         self.outstanding_bytes -= len(outcome.result)
         outcome.result = b""
         self._produce_failure(self._failure_answer(outcome, failure, name))
+
+    def quiesce(self) -> bool:
+        """See ``Responder``."""
+        return True
 
     def assigned(self) -> None:
         """See ``Responder``: nothing to do."""

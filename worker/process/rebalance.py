@@ -90,7 +90,7 @@ class Rebalance:
         A coordinator may forget that it removed this member and accept what an earlier lease has sent. So the outcome
         of that must be known before a new lease reads the committed offsets.
         """
-        return not self._responder.undecided and self._long_tasks.begin(partitions)
+        return self._long_tasks.begin(partitions) and self._responder.quiesce()
 
     def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:
         """See ``RebalanceListener``: begin a lease for each, with what the previous owner recorded."""

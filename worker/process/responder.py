@@ -38,9 +38,11 @@ class Responder(Protocol):
     def busy(self) -> bool:
         """Return whether no other commit may be made now."""
 
-    @property
-    def undecided(self) -> bool:
-        """Return whether something is under way that may still commit offsets."""
+    def quiesce(self) -> bool:
+        """Return whether nothing is under way that may still commit offsets.
+
+        If something is, nothing follows it before the next call, or for a second.
+        """
 
     @property
     def under_way(self) -> bool:

@@ -60,24 +60,37 @@ class ResponseBuilder:
         outcome.failure, outcome.result = failure, b""
         return Response(outcome, (self._failure_answer(outcome, failure, name),), name)
 
-    def smaller(self, response: Response) -> Response:
-        """Return a smaller response after the broker found this one too large: its topics have changed."""
+    def smaller(self, response: Response) -> Response | None:
+        """Return a smaller response after the broker found this one too large: its topics have changed.
+
+        Return None if nothing is left to drop.
+        """
         if response.outcome.sent:
             return self.refused(response, "a record is too large for its topic")
         if response.name == "OK":
             return self._oversized(response.outcome, response.size)
-        return response._replace(messages=tuple([self._smaller(message) for message in response.messages]))
+        messages = tuple([self._smaller(message, response) for message in response.messages])
+        return None if messages == response.messages else response._replace(messages=messages)
 
     def refused(self, response: Response, reason: str) -> Response:
         """Return what replaces a response whose follow-up requests the broker refused."""
         return self.dead_letter(response.outcome, refused(response.outcome, reason))
 
-    def _smaller(self, message: Message) -> Message:
-        """Return a smaller dead letter. Answers are as small as possible without their headers."""
+    def _smaller(self, message: Message, response: Response) -> Message:
+        """Return a dead letter or an answer without its least important part."""
         if message.topic == self._ack_topic:
-            return message._replace(headers=())
+            return self._smaller_answer(message, response)
         smaller = reduced(DeadLetter(message.key, message.value, message.headers))
         return Message(message.topic, *smaller) if smaller else message
+
+    def _smaller_answer(self, message: Message, response: Response) -> Message:
+        outcome, failure = response.outcome, response.outcome.failure or Failure("", "")
+        if failure.traceback:
+            outcome.failure = failure._replace(traceback="")
+            return message._replace(value=self._encoder.unprocessed(outcome, outcome.failure, response.name))
+        outcome.failure = failure._replace(message="")
+        value = self._encoder.unprocessed(outcome, outcome.failure, response.name)
+        return message._replace(key=None, value=value, headers=())
 
     def _answer(self, outcome: Outcome, value: bytes) -> Message | None:
         """Return the record of an answer with the echoed headers; None if it does not fit into the topic."""

@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections import Counter, deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.codec import AnswerEncoder
-    from worker.core.model import Failure, Outcome
+    from worker.core.model import Failure, Outcome, Task
+    from worker.core.owned_partition import OwnedPartition
     from worker.kafka.ports import Consumer, Ended, KafkaFailure
     from worker.process.committer import Commit, Committer
     from worker.process.shared import Shared
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_RESPONSES = 4_096  # in one transaction
 MAX_BYTES = 8 * 1024 * 1024
+QUIET_SECONDS = 1.0  # at most, without a new transaction, for a caller that waits for the current one
 RETRY_SECONDS = (0.05, 1.0)  # the first and the longest delay before an aborted transaction is tried again
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 
@@ -42,11 +45,22 @@ class _UnderWay(NamedTuple):
     commits: list[Commit]
 
 
+@dataclass(slots=True)
+class _Detached:
+    """The response to a detached task, which is answered in a separate transaction."""
+
+    response: Response
+    claim: DetachedClaim
+    not_before: float = 0.0
+    delay: float = RETRY_SECONDS[0]
+
+
 class TransactionalResponder:
     """Gathers the next transaction while one is under way. See ``Responder``.
 
     The requests of a transaction are settled in the ledgers when it is sent; nothing else commits meanwhile (``busy``).
-    An aborted transaction is tried again until it is committed or the leases of its requests have ended.
+    If it is aborted, they are incomplete again, and their responses are sent again until they are committed or the
+    leases have ended. So each transaction commits the offsets of its own answers and of committed ones, and no others.
     """
 
     def __init__(
@@ -76,9 +90,12 @@ class TransactionalResponder:
         self._member: object | None = None
         self._gathered: deque[Response] = deque()
         self._gathered_at = 0.0
-        self._detached: deque[tuple[Response, DetachedClaim]] = deque()  # each is answered in a separate transaction
-        self._aborted: deque[Response] = deque()  # settled in the ledger, but their transaction was aborted
+        self._detached: deque[_Detached] = deque()
+        self._alternate = False  # the last transaction was that of a detached task, so another one goes first
+        self._aborted: deque[Response] = deque()  # of aborted transactions, to be sent again first
         self._sent: _UnderWay | None = None
+        self._sent_detached: _Detached | None = None  # the one that is under way
+        self._quiet_until = 0.0
         self._sent_at = 0.0
         self._not_before = 0.0
         self._delay = RETRY_SECONDS[0]
@@ -102,7 +119,7 @@ class TransactionalResponder:
     def _gather(self, response: Response) -> None:
         task = response.outcome.task
         if isinstance(task.claim, DetachedClaim):
-            self._detached.append((response, task.claim))
+            self._detached.append(_Detached(response, task.claim))
         else:
             if not self._gathered:
                 self._gathered_at = self._clock()
@@ -117,11 +134,15 @@ class TransactionalResponder:
         ended = self._thread.ended(timeout)
         if ended is not None:
             self._take_in(ended, now)
-        if self._thread.busy or self._committer.in_flight:
+        if self._thread.busy or self._committer.in_flight or now < self._quiet_until:
             return
-        if self._detached and now >= self._not_before:
-            self._send_detached()
-        elif self._is_due(now):
+        due = self._is_due(now)
+        detached = next((one for one in self._detached if now >= one.not_before), None)
+        if detached is not None and not (due and self._alternate):
+            self._alternate = True
+            self._send_detached(detached)
+        elif due:
+            self._alternate = False
             self._send()
 
     def assigned(self) -> None:
@@ -131,13 +152,13 @@ class TransactionalResponder:
 
     @property
     def busy(self) -> bool:
-        """See ``Responder``: return whether the ledgers are ahead of the commits."""
+        """See ``Responder``: return whether a transaction is under way, or has to be repeated."""
         return self._thread.busy or bool(self._aborted)
 
-    @property
-    def undecided(self) -> bool:
+    def quiesce(self) -> bool:
         """See ``Responder``."""
-        return self._thread.busy
+        self._quiet_until = self._clock() + QUIET_SECONDS if self._thread.busy else 0.0
+        return not self._thread.busy
 
     @property
     def under_way(self) -> bool:
@@ -146,11 +167,14 @@ class TransactionalResponder:
 
     def next_due(self) -> float:
         """See ``Responder``."""
-        if self._thread.busy or not (self._aborted or self._gathered or self._detached):
+        if self._thread.busy:
             return math.inf
-        if self._detached:
-            return self._not_before
-        return max(self._not_before, self._gathered_at + self._config.commit_interval if not self._aborted else 0.0)
+        due = min((one.not_before for one in self._detached), default=math.inf)
+        if self._aborted:
+            due = min(due, self._not_before)
+        elif self._gathered:
+            due = min(due, max(self._not_before, self._gathered_at + self._config.commit_interval))
+        return max(due, self._quiet_until)
 
     def close(self) -> None:
         """See ``Responder``."""
@@ -177,15 +201,16 @@ class TransactionalResponder:
         self._sent, self._sent_at = _UnderWay(responses, commits), self._clock()
         self._thread.send(Transaction(messages, {one.owned.partition: one.position for one in commits}, self._member))
 
-    def _send_detached(self) -> None:
-        """Answer one detached task, with the handshake that ``worker.core.detached`` describes."""
-        response, claim = self._detached.popleft()
+    def _send_detached(self, detached: _Detached) -> None:
+        """Answer a detached task, with the handshake that ``worker.core.detached`` describes."""
+        self._detached.remove(detached)
+        response, claim = detached.response, detached.claim
         if not claim.valid:
             self._drop(response)
             return
         group = mark_group(self._config.group, claim.partition, claim.offset, claim.holder)
         handshake = Handshake(group, claim.partition, Position(*settled_mark(claim)), claim.is_named_by)
-        self._sent, self._sent_at = _UnderWay([response], []), self._clock()
+        self._sent, self._sent_detached, self._sent_at = _UnderWay([response], []), detached, self._clock()
         self._thread.send(Transaction(response.messages, {}, None, handshake))
 
     def _commits(self, responses: list[Response], transaction_id: str) -> list[Commit]:
@@ -212,65 +237,93 @@ class TransactionalResponder:
             if owned is None:
                 self._drop(response)
                 continue
-            if source is self._gathered:
-                owned.settle(task.record.offset)
+            owned.settle(task.record.offset)
             picked.append(response)
             size += response.size
         return picked
 
     def _take_in(self, ended: Ended, now: float) -> None:
         sent, self._sent = self._sent, None
+        detached, self._sent_detached = self._sent_detached, None
         if sent is None:
             return
         if ended.committed:
-            self._delay, self._max_responses = RETRY_SECONDS[0], MAX_RESPONSES
+            if detached is None:
+                self._delay = RETRY_SECONDS[0]
+                self._max_responses = min(MAX_RESPONSES, 2 * self._max_responses) if self._aborted else MAX_RESPONSES
             self.fenced = self.fenced and not sent.commits
             self._committer.measured(now - self._sent_at)
             self._committed(sent)
             return
-        claim = sent.responses[0].outcome.task.claim
-        if isinstance(claim, DetachedClaim):
-            self._take_in_detached(ended, sent.responses[0], claim)
-        else:
-            for one in sent.commits:
-                one.owned.changed = True
-            self._member = None  # the generation may have changed; the leases are checked again
-            self._aborted.extendleft(reversed(sent.responses))
         if ended.failure is not None:
-            self._handle_failure(ended.failure, sent, now)
+            self._report(ended.failure, sent)
+        if detached is not None:
+            self._take_in_detached(ended, detached, now)
+            return
+        for one in sent.commits:
+            one.owned.changed = True
+        self._member = None  # the generation may have changed; the leases are checked again
+        self._unsettle(sent.responses)
+        if ended.failure is not None:
+            self._handle_failure(ended.failure, sent.responses, now)
 
-    def _take_in_detached(self, ended: Ended, response: Response, claim: DetachedClaim) -> None:
-        """Handle an answer to a detached task that was not committed."""
-        if ended.superseded:
-            claim.end()
-            self._drop(response)
-        elif ended.failure is not None and _is_refused(ended.failure, [response]):
-            self._detached.appendleft((self._other(response, ended.failure), claim))
-        else:
-            self._detached.appendleft((response, claim))
+    def _unsettle(self, responses: list[Response]) -> None:
+        """Keep the responses of an aborted transaction. Their requests are incomplete again."""
+        self._aborted.extendleft(reversed(responses))
+        tasks: dict[OwnedPartition, list[Task]] = {}
+        for response in responses:
+            task = response.outcome.task
+            if (owned := self._assignment.owner_of(task)) is not None:
+                tasks.setdefault(owned, []).append(task)
+        for owned, several in tasks.items():
+            owned.unsettle(several)
 
-    def _handle_failure(self, failure: KafkaFailure, sent: _UnderWay, now: float) -> None:
+    def _report(self, failure: KafkaFailure, sent: _UnderWay) -> None:
         self._metrics.add("transactions_aborted_total", label=failure.code)
         log.warning("transaction.aborted", code=failure.code, reason=failure.message, answers=len(sent.responses))
-        detached = isinstance(sent.responses[0].outcome.task.claim, DetachedClaim)
-        self.fenced = failure.code in FENCED_CODES and not detached
-        if not _is_refused(failure, sent.responses):
+
+    def _take_in_detached(self, ended: Ended, detached: _Detached, now: float) -> None:
+        """Handle an answer to a detached task that was not committed."""
+        if ended.superseded:
+            detached.claim.end()
+            self._drop(detached.response)
+            return
+        self.fenced = False
+        other = None
+        if ended.failure is not None and _is_refused(ended.failure, [detached.response]):
+            other = self._other(detached.response, ended.failure)
+        if other is not None:
+            detached.response = other
+        else:
+            detached.not_before, detached.delay = now + detached.delay, min(RETRY_SECONDS[1], 2 * detached.delay)
+        self._detached.append(detached)
+
+    def _handle_failure(self, failure: KafkaFailure, responses: list[Response], now: float) -> None:
+        """Send something else at once if a topic does not accept a record, else the same after a delay."""
+        self.fenced = failure.code in FENCED_CODES
+        if not (_is_refused(failure, responses) and self._shrink(responses, failure)):
             self._not_before, self._delay = now + self._delay, min(RETRY_SECONDS[1], self._delay * 2)
-        elif not detached:
-            self._shrink(sent.responses, failure)
 
-    def _shrink(self, responses: list[Response], failure: KafkaFailure) -> None:
-        """Send responses one by one to find the record that a topic does not accept, and replace it."""
-        self._max_responses = 1
-        if len(responses) == 1:
-            self._aborted.appendleft(self._other(self._aborted.popleft(), failure))
+    def _shrink(self, responses: list[Response], failure: KafkaFailure) -> bool:
+        """Send fewer responses at once to find the record that a topic does not accept, and replace that one.
 
-    def _other(self, response: Response, failure: KafkaFailure) -> Response:
-        """Return what replaces a response that a topic does not accept."""
-        self.outstanding_bytes -= held(response.outcome)
+        Return whether the next transaction is another one.
+        """
+        self._max_responses = max(1, len(responses) // 2)
+        if len(responses) > 1:
+            return True
+        other = self._other(self._aborted[0], failure)
+        if other is not None:
+            self._aborted[0] = other
+        return other is not None
+
+    def _other(self, response: Response, failure: KafkaFailure) -> Response | None:
+        """Return what replaces a response that a topic does not accept; None if nothing can."""
+        before = held(response.outcome)
         too_large = failure.code == _TOO_LARGE
         other = self._builder.smaller(response) if too_large else self._builder.refused(response, failure.message)
-        self.outstanding_bytes += held(other.outcome)
+        if other is not None:
+            self.outstanding_bytes += held(other.outcome) - before
         return other
 
     # -- how it ended

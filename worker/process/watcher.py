@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from worker.process.shared import Shared
 
 READ_SECONDS = 2.0  # between two reads of the marks
+AGAIN_SECONDS = 0.1  # the same while a task is taken over as soon as no commit is under way
 DELETE_SECONDS = 600.0  # a mark is kept this long after it was seen, because its holder may still need it
 
 log = structlog.get_logger("detached")
@@ -157,8 +158,8 @@ class Watcher:
                 one.owned.forget_detached(one.offset)
                 log.error("task.record_deleted", **one.origin._asdict())
             return
-        if self._committer.in_flight or self._responder.busy:
-            self._read_at = now  # the start is recorded by a commit that begins after this
+        if self._committer.in_flight or not self._responder.quiesce():
+            self._read_at = now + AGAIN_SECONDS  # the start is recorded by a commit that begins after this
             return
         released = mark.kind is MarkKind.RELEASED
         attempts = mark.attempts if released else one.task.attempt

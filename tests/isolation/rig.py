@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from worker.codec import encode_request
 from worker.core.lease import Lease
 from worker.core.model import Headers, Outcome, Partition, Record, Task
-from worker.executors.port import ChildEnded, ExecutorFailed
+from worker.executors.port import ChildEnded, ExecutorFailed, Expired
 from worker.executors.reports import PendingReport
 from worker.isolation import linux
 from worker.isolation.config import ChildConfig
@@ -43,6 +43,7 @@ class Rig:
         self.executor = ProcessExecutor(config(handler), policy or Policy(), self.mailbox)
         self.executor.start()
         self.reports: list[Report] = []  # of handlers, as the poll thread has taken them
+        self.expired: list[Expired] = []  # tasks that were cancelled at a limit
         self.ends: list[str] = []  # why children ended, as far as outcomes were taken
         self._waiting: list[Outcome] = []
         self._made = 0
@@ -83,7 +84,7 @@ class Rig:
         while len(self._waiting) < count:
             assert time.monotonic() < end, f"{len(self._waiting)} of {count} outcomes: {self._waiting}"
             self.mailbox.wait(0.05)
-            self.executor.check()
+            self.expired += self.executor.check()
             for event in self.mailbox.take():
                 if isinstance(event, ExecutorFailed):
                     raise event.error

@@ -11,7 +11,7 @@ from worker.codec import decode_request
 from worker.core.dispatch import OVERLAP_SECONDS
 from worker.core.model import Failure, FollowUp, Outcome, Task, Verdict
 from worker.executors.mailbox import Mailbox
-from worker.executors.port import ExecutorFailed, Running
+from worker.executors.port import ExecutorFailed, Expired, Running
 from worker.executors.reports import MailboxSink
 from worker.executors.thread import NOTIFY_SECONDS
 from worker.handlers.attempt import open_request
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from worker.core.claim import Claim
     from worker.core.limits import Reason
     from worker.errors import WorkerError
-    from worker.executors.port import Event
     from worker.testing.clock import Clock
 
 SWITCH_SECONDS = 0.0001  # until the executor has noticed what was submitted
@@ -38,6 +37,7 @@ class Work:
     retry_after: float | None = None
     obeys: float | None = 0.1
     traceback: str = ""
+    error: str = "ScriptedError"
     sent: tuple[FollowUp, ...] = ()
     reports: tuple[tuple[float, float | bytes], ...] = ()  # after these seconds: a progress, or a checkpoint
 
@@ -51,12 +51,9 @@ class StandInMailbox(Mailbox):
     """As ``worker.executors.mailbox``; waiting is waiting for the clock."""
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self._clock = clock
-        self._events: deque[Event] = deque()
         self._rung = False
-
-    def post(self, outcome: Event) -> None:
-        self._events.append(outcome)
 
     def notify(self) -> None:
         self._rung = True
@@ -64,11 +61,6 @@ class StandInMailbox(Mailbox):
     def wait(self, timeout: float) -> None:
         self._clock.wait(timeout, until=lambda: self._rung)
         self._rung = False
-
-    def take(self) -> list[Event]:
-        outcomes = list(self._events)
-        self._events.clear()
-        return outcomes
 
 
 class StandInExecutor:
@@ -163,7 +155,7 @@ class StandInExecutor:
         outcome.run_seconds = self._clock() - started
         outcome.sent = work.sent
         if work.verdict is not Verdict.OK:
-            outcome.failure = Failure("ScriptedError", "as scripted", work.traceback)
+            outcome.failure = Failure(work.error, "as scripted", work.traceback)
         if self._reason is not None and work.obeys is not None:
             outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", self._reason)
         if outcome.verdict is not Verdict.OK:
@@ -184,8 +176,9 @@ class StandInExecutor:
     def running(self) -> Running | None:
         return None if self._current is None else Running(self._current[0], self._clock() - self._current[2])
 
-    def check(self) -> None:
+    def check(self) -> Sequence[Expired]:
         """No deadlines here."""
+        return ()
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         if self._current is None or (claims is not None and self._current[0].claim not in claims):

@@ -50,8 +50,8 @@ class BothTimes(Mailbox):
 class Stage:
     """A worker process in this thread and its service thread; Kafka is the fake one and in no time."""
 
-    def __init__(self, world: World, handler: Handler) -> None:
-        runner, mailbox = AttemptRunner(handler, {}, 3), BothTimes(world.clock)
+    def __init__(self, world: World, handler: Handler, timeout: float = 0.0) -> None:
+        runner, mailbox = AttemptRunner(handler, {}, 3, timeout), BothTimes(world.clock)
         self.status = StatusBlock(bytearray(SIZE))
         self.status.order(Command.START_TASKS)
         self.consumer = world.broker.consumer(GROUP, max_poll_interval=86_400.0)
@@ -238,6 +238,23 @@ def test_a_task_that_ignores_its_deadline_is_reported(
     when(world, lambda: len(world.broker.records(ACKS)) == 1, lambda: stage.status.order(Command.DRAIN))
     assert stage.loop.run() is ExitCode.DRAINED
     assert reports() == [("warning", "deadline", "requests[0]", 0)]
+
+
+def test_every_attempt_that_is_cancelled_at_its_time_limit_is_counted(world: World, lines: list[Any]) -> None:
+    """The next attempt may begin before the poll thread has seen that none runs."""
+
+    def handler(_request: object, context: Context) -> None:
+        assert context.cancelled.wait(LONG)
+        raise Retry(after=0.0)
+
+    world.request("x")
+    stage = Stage(world, handler, timeout=0.05)
+    when(world, lambda: len(world.broker.records(ACKS)) == 1, lambda: stage.status.order(Command.DRAIN))
+    assert stage.loop.run() is ExitCode.DRAINED
+    assert [line["reason"] for line in lines if line["event"] == "task.cancelling"] == ["timeout"] * 3
+    snapshot = stage.status.read()
+    assert snapshot is not None
+    assert snapshot["counters"]["cancellations_total"] == {"timeout": 3}
 
 
 def test_each_start_is_written_into_the_status_block() -> None:

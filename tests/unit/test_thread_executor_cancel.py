@@ -63,7 +63,7 @@ def test_only_a_task_under_the_given_claims_is_cancelled() -> None:
     assert running is not None
     assert running.task is task
     assert running.seconds >= 0
-    assert executor.check() is None
+    assert not executor.check()
     assert executor.cancel("drain", [Lease(PARTITION)]) == []
     assert executor.cancel("drain", []) == []
     assert executor.cancel("revoked", [task.claim]) == [task]
@@ -82,12 +82,51 @@ def test_a_task_is_cancelled_when_its_deadline_has_passed(monkeypatch: pytest.Mo
     executor.start()
     executor.submit([task])
     assert handler.begun.wait(LONG)
-    assert executor.check() is None
+    assert not executor.check()
     watch.sleep(60.0)
-    assert executor.check() is task
+    assert executor.check() == [(task, "deadline")]
     event = next_event(mailbox)
     assert isinstance(event, Outcome)
     assert event.result == b"deadline"
+
+
+def test_a_task_is_cancelled_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deadline that passes afterwards does not change the reason."""
+    handler, mailbox, watch = Endless(), Mailbox(), Watch()
+    for module in (attempt_module, context_module):
+        monkeypatch.setattr(module, "time", watch)
+    task = a_task(headers=(("x-deadline", str(watch.time() + 60.0).encode()),))
+    executor = ThreadExecutor(AttemptRunner(handler, {}, 3, timeout=10.0), mailbox)
+    executor.start()
+    executor.submit([task])
+    assert handler.begun.wait(LONG)
+    assert not executor.check()
+    watch.sleep(10.0)
+    assert executor.check() == [(task, "timeout")]
+    event = next_event(mailbox)
+    assert isinstance(event, Outcome)
+    assert event.result == b"timeout"
+    assert not executor.check()
+
+
+def test_a_batch_is_cancelled_at_its_time_limit() -> None:
+    mailbox, task = Mailbox(), a_task()
+    finish = threading.Event()
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        assert context.cancelled.wait(LONG)
+        assert finish.wait(LONG)
+        for one in batch:
+            batch.ack(one)
+
+    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post, timeout=0.001), mailbox)
+    executor.start()
+    executor.submit([task])
+    while not (expired := executor.check()):
+        mailbox.wait(0.001)
+    assert expired == [(task, "timeout")]
+    finish.set()
+    assert isinstance(next_event(mailbox), Outcome)
 
 
 def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:
@@ -109,7 +148,7 @@ def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:
     running = executor.running
     assert running is not None
     assert running.task is first
-    assert executor.check() is None
+    assert not executor.check()
     assert executor.cancel("revoked", [Lease(OTHER)]) == []
     assert executor.cancel("revoked", [other]) == [second]
     outcomes: list[Event] = []

@@ -25,6 +25,13 @@ class Running(NamedTuple):
     batch: Sequence[Task] = ()  # all tasks of the batch, if it is the first of one
 
 
+class Expired(NamedTuple):
+    """A running task that the executor has cancelled at its deadline or its time limit."""
+
+    task: Task
+    reason: Reason
+
+
 class ExecutorDiedError(WorkerError):
     """A bug has ended the executor."""
 
@@ -89,8 +96,11 @@ class Executor(Protocol):
     def cancel_task(self, task: Task, reason: Reason) -> bool:
         """Cancel only this task. Return False unless it is running; in a batch, also if it is already settled."""
 
-    def check(self) -> Task | None:
-        """Cancel the running task if its deadline has passed. Return it if so. Called on every turn."""
+    def check(self) -> Sequence[Expired]:
+        """Return the running tasks that were cancelled at their deadline or time limit. Called on every turn.
+
+        Of a batch, return the first task. A task may be returned again on later turns.
+        """
 
 
 def tasks_of(running: Iterable[Running]) -> Iterator[Task]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from worker.core.dispatch import OVERLAP_SECONDS
 from worker.core.model import OK, Outcome, Task, Verdict
-from worker.executors.port import Running
+from worker.executors.port import Expired, Running
 from worker.executors.reporting import run_reporting
 from worker.executors.reports import MailboxSink
 
@@ -133,9 +133,10 @@ class ThreadExecutor(_ThreadExecutor):
         """See ``Executor``."""
         return self._runner.cancel(reason, task)
 
-    def check(self) -> Task | None:
+    def check(self) -> Sequence[Expired]:
         """See ``Executor``."""
-        return self._runner.expire()
+        expired = self._runner.expire()
+        return () if expired is None else [Expired(*expired)]
 
     def _serve(self) -> None:
         self._runner.begin()
@@ -183,9 +184,10 @@ class BatchExecutor(_ThreadExecutor):
         """See ``Executor``."""
         return self._runner.cancel_one(reason, task)
 
-    def check(self) -> Task | None:
+    def check(self) -> Sequence[Expired]:
         """See ``Executor``."""
-        return self._runner.expire()
+        first = self._runner.expire()
+        return () if first is None else [Expired(first, "timeout")]
 
     def _settled(self, outcome: Outcome) -> None:
         """Post the outcome of one task of the running batch, so that it is answered while the others continue."""

@@ -79,8 +79,8 @@ class AttemptRunner:
         current[1].cancelled.set(reason)
         return True
 
-    def expire(self) -> Task | None:
-        """Ask the running task to stop if its deadline or its time limit has passed. Return it if so."""
+    def expire(self) -> tuple[Task, Reason] | None:
+        """Cancel the running task if its deadline or time limit has passed. Return it with the first reason if so."""
         current = self._current
         if current is None:
             return None
@@ -91,7 +91,7 @@ class AttemptRunner:
             context.cancelled.set("timeout")
         else:
             return None
-        return task
+        return task, context.cancelled.reason or "timeout"
 
     def begin(self) -> None:
         """Prepare to run tasks one after another."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from worker.core.claim import Claim
     from worker.core.limits import Reason
     from worker.core.model import Task
-    from worker.executors.port import Running
+    from worker.executors.port import Expired, Running
     from worker.isolation.config import ChildConfig
     from worker.isolation.link import Link
     from worker.isolation.mailbox import ChildMailbox
@@ -100,10 +100,18 @@ class ProcessExecutor:
         links = [slot.link for slot in self._slots]
         return sum([linux.resident_with_all(link.child.pid) for link in links if link is not None])
 
-    def check(self) -> Task | None:
-        """Take the reports of children, and give a long task a separate slot. The executor's thread does the rest."""
+    def check(self) -> Sequence[Expired]:
+        """Take the reports of children, and give a long task a separate slot. The executor's thread enforces limits.
+
+        Return the tasks that it has cancelled since the last call.
+        """
+        self._look()
+        expired = self._outbox.expired
+        return [expired.popleft() for _ in range(len(expired))]
+
+    def _look(self) -> None:
         if not self._lock.acquire(blocking=False):
-            return None  # the executor's thread holds the lock and does this
+            return  # the executor's thread holds the lock and does this
         try:
             for slot in self._slots:
                 if slot.receive():
@@ -116,7 +124,6 @@ class ProcessExecutor:
             self._lock.release()
         if needed:
             self._wake_thread()
-        return None
 
     def submit(self, tasks: Sequence[Task]) -> None:
         """Run these tasks after those that were submitted before."""

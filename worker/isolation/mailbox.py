@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from collections import deque
 from typing import TYPE_CHECKING
 
 from worker.core.model import OK
@@ -15,6 +16,7 @@ from worker.isolation import seam
 
 if TYPE_CHECKING:
     from worker.core.model import Outcome
+    from worker.executors.port import Expired
 
 
 class ChildMailbox(Mailbox):
@@ -42,6 +44,7 @@ class Outbox:
 
     def __init__(self, mailbox: Mailbox) -> None:
         self.sink = MailboxSink(mailbox.post, mailbox.notify)  # of progress and checkpoints
+        self.expired: deque[Expired] = deque()  # tasks that were cancelled at a limit; see ``Executor.check``
         self._mailbox = mailbox
         self._waiting_bytes = 0
 

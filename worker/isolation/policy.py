@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from worker.core.expiry import DeadlineError, deadline_of
 from worker.core.limits import Cancel, Kill, Limits, judge
 from worker.core.timelimit import limit_of
+from worker.executors.port import Expired
 from worker.isolation import linux
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from worker.core.model import Headers
     from worker.isolation.link import Entry, Link
 
@@ -35,8 +38,10 @@ class Policy:
 class Enforcement:
     """Applies a policy. Call everything under the executor's lock."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, expired: deque[Expired]) -> None:
+        """``expired`` receives the tasks that are cancelled at a limit."""
         self._policy = policy
+        self._expired = expired
         self._usual = Limits(policy.timeout or math.inf, math.inf, policy.grace, policy.memory or math.inf)
         self._looked_at = 0.0
 
@@ -73,6 +78,7 @@ class Enforcement:
             return link.kill_for(number, step.cause), now + LOOK_SECONDS
         if isinstance(step, Cancel):
             link.cancel(number, step.reason, now)
+            self._expired.append(Expired(entry.task, step.reason))
             return [], now + min(LOOK_SECONDS, entry.limits.grace)
         return [], min(now + LOOK_SECONDS, step.until)
 

@@ -42,7 +42,7 @@ class Slot:
         self.link: Link | None = None  # None while there is no child
         self.closed = False  # no new task may start
         self.due = 0.0  # when to check again
-        self._enforcement = Enforcement(policy)
+        self._enforcement = Enforcement(policy, outbox.expired)
         self._outbox = outbox
         self._review_at = 0.0
         self._policy = policy

@@ -120,6 +120,8 @@ class Dispatcher:
             self._prepare(tasks)
         self._gathering_since = None
         self.in_flight += len(tasks)
+        for task in tasks if self.cancelled else ():
+            self.cancelled.pop(task, None)  # of an earlier attempt
         self._executor.submit(tasks)
 
     def next_due(self) -> float:
@@ -151,10 +153,9 @@ class Dispatcher:
         return True
 
     def check(self, now: float) -> None:
-        """Cancel running tasks whose deadline has passed or whose claim has ended."""
-        expired = self._executor.check()
-        if expired is not None:
-            self._report(expired, "deadline", now)
+        """Cancel running tasks whose deadline or time limit has passed, or whose claim has ended."""
+        for task, reason in self._executor.check():
+            self._report(task, reason, now)
         if not self.in_flight:
             return
         ended = [running.task.claim for running in all_running(self._executor) if not running.task.claim.valid]

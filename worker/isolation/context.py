@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import time
@@ -13,6 +14,9 @@ from worker.isolation.page import CANCELLED, REASON, REASONS
 
 if TYPE_CHECKING:
     from worker.core.limits import Reason
+
+
+_LOOK = 0.1  # seconds between two checks, because another thread may take the wakeup that was meant for this one
 
 
 class RemoteCancelled:
@@ -49,10 +53,10 @@ class RemoteCancelled:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         while not self.is_set():
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+            left = math.inf if end is None else end - time.monotonic()
+            if left <= 0:
                 return False
-            if poll.poll(None if left is None else left * 1000) and not self.is_set():
+            if poll.poll(min(left, _LOOK) * 1000) and not self.is_set():
                 with contextlib.suppress(BlockingIOError):  # another thread was faster
-                    os.eventfd_read(self._descriptor)  # it was meant for an earlier task
+                    os.eventfd_read(self._descriptor)  # usually left over from an earlier task
         return True

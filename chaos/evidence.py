@@ -121,6 +121,7 @@ class Evidence:
     topic: str
     sent: Mapping[RecordId, Item]
     sent_at: Mapping[RecordId, float] = field(default_factory=dict)  # the time of the broker's confirmation
+    copies: frozenset[RecordId] = frozenset()  # requests in ``sent`` that their sender produced only once
     resent: Sequence[Item] = ()  # sent a second time after a delivery failure
     answers: Sequence[Answer] = ()
     dead_letters: Sequence[DeadLetter] = ()

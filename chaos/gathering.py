@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from chaos import fault_windows, log_events, procutil, states
+from chaos import copies, fault_windows, log_events, procutil, states
 from chaos.evidence import Evidence, Exit, read_journal
 
 if TYPE_CHECKING:
@@ -57,11 +57,15 @@ async def gather(run: Run, drained_at: float) -> Evidence:
     if run.reader.unreadable:
         run.watched.failed.append(f"{run.reader.unreadable} records that are neither answers nor dead letters")
     journal = read_journal(replicas.journal)
+    sent = {**run.submitter.sent, **(follow_ups.items if follow_ups else {})}
+    topic = await asyncio.to_thread(copies.stored, cluster.bootstrap, topics.requests)
+    twice = copies.found(topic, sent, run.submitter.resent)
     return Evidence(
         options=run.plan.options,
         topic=topics.requests,
-        sent={**run.submitter.sent, **(follow_ups.items if follow_ups else {})},
+        sent={**sent, **twice},
         sent_at={**run.submitter.sent_at, **(follow_ups.sent_at if follow_ups else {})},
+        copies=frozenset(twice),
         follow_ups=follow_ups.parents if follow_ups else {},
         resent=run.submitter.resent,
         answers=run.reader.answers,

@@ -31,8 +31,8 @@ def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the end offset of each partition that is not empty."""
     with administrator(bootstrap) as client:
-        partitions = [TopicPartition(topic, number) for number in _partitions(client, topic)]
-        latest = dict.fromkeys(partitions, _api.OffsetSpec.latest())
+        places = [TopicPartition(topic, number) for number in _partitions(client, topic)]
+        latest = dict.fromkeys(places, _api.OffsetSpec.latest())
         found = {at.partition: future.result(SECONDS).offset for at, future in client.list_offsets(latest).items()}
     return {number: offset for number, offset in found.items() if offset}
 
@@ -42,6 +42,12 @@ def _partitions(client: Any, topic: str) -> list[int]:
     if found.error is not None or not found.partitions:
         raise KafkaException(found.error)
     return sorted(found.partitions)
+
+
+def partitions(bootstrap: str, topic: str) -> list[int]:
+    """Return the partitions of the topic."""
+    with administrator(bootstrap) as client:
+        return _partitions(client, topic)
 
 
 def add_partition(bootstrap: str, topic: str) -> bool:

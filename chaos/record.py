@@ -78,6 +78,7 @@ def used(evidence: Evidence) -> dict[str, int]:
         "checkpoints": sum(entry.event == "checkpoint" for entry in evidence.journal),
         "resumed": sum(entry.event == "resume" and entry.step > 0 for entry in evidence.journal),
         "follow-ups": len(evidence.follow_ups),
+        "stored twice": len(evidence.copies),
         "futures": sum(bool(one.outcome) for one in evidence.futures.values()),
         "found by id": sum(bool(one.outcome) for one in evidence.found_again.values()),
     }

@@ -8,11 +8,12 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from chaos.cluster import STATE_PARTITIONS
 from chaos.evidence import StateRecord
 from chaos.messages import message
+from chaos.reading import whole_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 CANCEL = "cancel:"
 FLUSH_SECONDS = 120.0
-READ_SECONDS = 60.0
 _TICK = 0.05
 
 
@@ -72,23 +72,7 @@ class Canceller:
 
 def read(bootstrap: str, topic: str) -> list[StateRecord]:
     """Return every record of the state topic, partition by partition. Raise TimeoutError if reading takes too long."""
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "group.id": f"reader-{topic}", "log_level": 0}
-    consumer = Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(STATE_PARTITIONS)])
-    found, left, deadline = [], set(range(STATE_PARTITIONS)), time.monotonic() + READ_SECONDS
-    try:
-        while left:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the state topic could not be read within {READ_SECONDS:g} s")
-            record: Any  # the types allow an error without a name
-            for record in consumer.consume(1000, 0.5):
-                if record.error() is None:
-                    found.append(_decode(record))
-                elif record.error().name() == "_PARTITION_EOF":
-                    left.discard(record.partition())
-    finally:
-        consumer.close()
-    return found
+    return [_decode(record) for record in whole_topic(bootstrap, topic, range(STATE_PARTITIONS))]
 
 
 def _decode(record: Any) -> StateRecord:

@@ -71,7 +71,7 @@ class StandInExecutor:
     def __init__(
         self, clock: Clock, mailbox: StandInMailbox, script: Callable[[Task], Work], max_attempts: int
     ) -> None:
-        self.closed = False
+        self.closed = self.stopped = False
         self.child_bytes = 0
         self.started: list[tuple[float, Task, int]] = []  # when, what, and which attempt
         self.resumes: list[bytes | None] = []  # what each start goes on from
@@ -94,7 +94,7 @@ class StandInExecutor:
         self._clock.after(SWITCH_SECONDS, self._serve)
 
     def stop(self) -> None:
-        pass
+        self.stopped = True
 
     def withdraw(self, claims: Collection[Claim]) -> list[Task]:
         withdrawn = [task for task in self._tasks if task.claim in claims]

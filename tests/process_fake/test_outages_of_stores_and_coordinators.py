@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.process_fake.scene import scene
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import GROUP, World
 from worker.process.status_block import Command
@@ -162,6 +163,16 @@ def test_the_store_is_not_closed_under_a_task_that_was_given_up(world: World) ->
     world.until(lambda: process.starts)
     process.order(Command.CANCEL)
     world.until(lambda: process.exit_code is not None)
+    assert store.closed == 0
+
+
+def test_the_store_is_not_closed_under_a_task_that_outlives_its_hold(world: World) -> None:
+    """Its process leaves because other work waits behind it, and the handler may still use the store."""
+    store = Store()
+    at = scene(world, Work(seconds=5_000.0, obeys=None), hold=60.0, others=Work(), store=store)
+    world.move(0, at.rival)
+    world.until(lambda: at.process.exit_code is not None)
+    assert at.process.service.running is not None
     assert store.closed == 0
 
 

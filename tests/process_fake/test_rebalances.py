@@ -10,6 +10,7 @@ from tests.process_fake.scene import CANCEL_GRACE, scene
 from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import ACKS, World
 from worker.core.commits import HOLD_KEEP_ALIVE
+from worker.core.lifecycle import State
 from worker.errors import ExitCode
 from worker.process.status_block import Command
 
@@ -142,6 +143,16 @@ def test_a_task_that_outlives_its_hold_does_not_block_other_work(world: World) -
     world.until(lambda: at.process.exit_code is not None, seconds=CANCEL_GRACE + 2)
     assert at.process.exit_code is ExitCode.DRAINED
     world.until(lambda: 1 in at.rival.owned, seconds=2)
+    assert at.process.service.running is not None
+    assert not at.process.service.stopped  # the tear-down hook does not run beside the handler
+
+
+def test_the_supervisor_sees_that_a_process_has_left_though_a_task_still_runs(world: World) -> None:
+    """So it does not take the end of the process for a crash of that task."""
+    at = scene(world, Work(seconds=7_000.0, obeys=None), hold=60.0, others=Work(seconds=0.01))
+    world.move(0, at.rival)
+    world.until(lambda: at.process.exit_code is not None)
+    assert at.process.status.read_stamp().state == State.CLOSED
 
 
 def test_a_hold_polls_on(world: World) -> None:

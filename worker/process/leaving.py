@@ -14,6 +14,7 @@ import structlog
 from worker.core.deadline import Deadline
 from worker.core.lifecycle import State
 from worker.errors import ExitCode
+from worker.executors.port import all_running
 
 if TYPE_CHECKING:
     from worker.executors.port import Executor
@@ -112,7 +113,7 @@ class Leaving:
         self._consumer.close()
         self._responder.close()
         self._long_tasks.close()
-        if not cancelled:
+        if not cancelled and not all_running(self._executor):  # the handler may ignore that its lease has ended
             self._executor.stop()
             if self._store is not None:
                 self._store.close()  # not during a task that was given up, because its transaction may be open

@@ -99,7 +99,10 @@ class MainLoop:
         self.lifecycle.to(State.JOINING)
         while not (self.lifecycle.leaving and self._leaving.finished):
             self.turn()
-        return self._leaving.leave()
+        code = self._leaving.leave()
+        # Now the supervisor knows that this process has left the group.
+        self._status.stamp(self._responder.answered, self.lifecycle.state, 0, self._pid)
+        return code
 
     @property
     def membership(self) -> dict[str, str]:

@@ -81,7 +81,7 @@ class ProcessHandle:
     def observe(self, now: float) -> None:
         """Keep what would be lost with the process: its snapshot, and when it was first seen in the group."""
         self.snapshot()
-        if self.joined_at is None and State.JOINING <= self.status_block.read_stamp().state < State.CLOSED:
+        if self.joined_at is None and self.status_block.read_stamp().state >= State.JOINING:
             self.joined_at = now
 
     @property

@@ -72,10 +72,10 @@ class Submitter:
     def close(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for confirmations, and fail the requests that are not confirmed by then."""
         self._producer.flush(timeout)
-        self._producer.purge()
         self._stop.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
+        self._producer.purge()
 
     # --
 
@@ -98,6 +98,8 @@ class Submitter:
             self._room.release()
             raise
         future.add_done_callback(lambda _done: self._room.release())
+        if self._stop.is_set():  # ``close`` may have purged the producer before this record came
+            self._producer.purge()
         return future
 
     def _poll(self) -> None:

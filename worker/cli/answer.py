@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def answer(*, keys: tuple[str, ...], since: float | None) -> int:
     properties = access.settings.client_properties() | {"group.id": access.settings.group}
     spans = access.cluster.spans(access.cluster.partitions(topic))
     since_ms = 0 if since is None else int((time.time() - since) * 1000)
-    missing = {key.encode() for key in keys}
+    missing = {os.fsencode(key) for key in keys}
     wanted = frozenset(missing)
     with stoppable() as stop:
         for records in answers_since(properties, spans, since_ms, lambda: bool(stop), TIMEOUT):

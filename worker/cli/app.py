@@ -76,4 +76,7 @@ def run() -> int:
     except BrokenPipeError:  # the reader of our output has ended, as in `worker dlq list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
+    except OSError as error:  # such as a full disk
+        print_error(": ".join(filter(None, (error.filename, error.strerror or str(error)))))
+        return 1
     return int(code or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -43,17 +44,17 @@ def by_origin(texts: Iterable[str], backlog: Backlog, running: Collection[Origin
 
 def by_key(names: Iterable[str], backlog: Backlog, states: Iterable[TaskState]) -> Targets:
     """Return the unanswered requests with these keys, or else the answered ones."""
-    wanted = {name.encode(): name for name in names}
+    wanted = {os.fsencode(name): name for name in names}
     return _find(set(wanted.values()), lambda key, _: wanted.get(key or b""), backlog, states)
 
 
 def of_job(job: str, backlog: Backlog, states: Iterable[TaskState]) -> Targets:
     """Return the requests of a job of the pipeline or of ``worker submit --job``."""
-    prefix = f"{job}/".encode()
+    prefix = os.fsencode(f"{job}/")
 
     def name(key: bytes | None, headers: Headers) -> str | None:
         of_job = next((value for header, value in headers if header == JOB_HEADER), None)
-        found = (key or b"").startswith(prefix) if of_job is None else of_job == job.encode()
+        found = (key or b"").startswith(prefix) if of_job is None else of_job == os.fsencode(job)
         return job if found else None
 
     return _find({job}, name, backlog, states)

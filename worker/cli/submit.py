@@ -66,10 +66,14 @@ class Duration(click.ParamType[float]):
 )
 @click.option("--wait", "waits", is_flag=True, help="Wait until every request is answered, and print the outcomes.")
 @click.option("--timeout", type=Duration(), default=math.inf, help="With --wait: give up after this time (90s, 15m).")
-@click.option("--output", type=click.File("w"), help="With --wait: write each answer as a line of JSON; - is stdout.")
+@click.option(
+    "--output", type=click.File("w", lazy=False), help="With --wait: write each answer as a line of JSON; - is stdout."
+)
 @click.option("--expect-ok", is_flag=True, help="With --wait: exit with 1 unless every outcome is OK.")
 @click.option(
-    "--ids", type=click.File("w"), help="Write the id of each confirmed request, one per line: see worker wait."
+    "--ids",
+    type=click.File("w", lazy=False),
+    help="Write the id of each confirmed request, one per line: see worker wait.",
 )
 def submit(
     *,

@@ -6,6 +6,7 @@ import base64
 import concurrent.futures
 import json
 import math
+import os
 import time
 from collections import Counter
 from typing import IO, TYPE_CHECKING, Any
@@ -46,10 +47,10 @@ reachable · 130 interrupted.
 
 @click.command(epilog=EPILOG)
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--file", type=click.File(), help="Take the ids from a file, one per line; - is stdin.")
+@click.option("--file", type=click.File(errors="replace"), help="Take the ids from a file, one per line; - is stdin.")
 @click.option("--job", metavar="NAME", help="Wait for the requests that were submitted with --job NAME.")
 @click.option("--timeout", type=Duration(), default=math.inf, help="Give up after this time (90s, 15m).")
-@click.option("--output", type=click.File("w"), help="Write each answer as a line of JSON; - is stdout.")
+@click.option("--output", type=click.File("w", lazy=False), help="Write each answer as a line of JSON; - is stdout.")
 @click.option("--expect-ok", is_flag=True, help="Exit with 1 unless every outcome is OK.")
 def wait(
     *,
@@ -80,7 +81,7 @@ def wait(
 
 def _of_job(access: Access, job: str) -> Iterator[str]:
     """Yield the ids of the requests whose keys belong to the job, as created by ``worker submit --job``."""
-    prefix = f"{job}/".encode()
+    prefix = os.fsencode(f"{job}/")
     for topic in access.settings.request_topics:
         spans = access.cluster.spans(access.cluster.partitions(topic))
         for record in access.read({place: span.start for place, span in spans.items()}):

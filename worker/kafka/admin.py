@@ -15,7 +15,8 @@ from confluent_kafka import admin
 
 from worker.core.deadline import Deadline
 from worker.core.model import Partition
-from worker.kafka import descriptions
+from worker.errors import SettingsError
+from worker.kafka import descriptions, validate
 from worker.kafka.clients import UNTIMED, failure_of, quiet, without_offsets
 from worker.kafka.descriptions import Span
 from worker.kafka.ports import KafkaFailure
@@ -46,9 +47,13 @@ class Admin:
     """An administrator of one cluster. ``trouble`` is the reason why the last connection failed, or None."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
+        """Raise SettingsError if librdkafka rejects a property."""
         self.trouble: KafkaFailure | None = None
         self._properties = dict(properties)
-        self._client: Any = admin.AdminClient(quiet(properties, self._on_error))
+        try:
+            self._client: Any = admin.AdminClient(quiet(properties, self._on_error))
+        except ck.KafkaException as error:
+            raise SettingsError(validate.objection(error, properties)) from None
 
     @property
     def refused(self) -> bool:

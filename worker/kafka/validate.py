@@ -42,12 +42,12 @@ def _try(make: Callable[[dict[str, Any]], object], properties: dict[str, Any]) -
     try:
         make(quiet(offline, lambda _: None))
     except ck.KafkaException as error:
-        yield _line(error.args[0].str(), properties)
+        yield objection(error, properties)
 
 
-def _line(error: str, properties: Container[str]) -> str:
-    """Return the client's error, preceded by the variable that it is about."""
-    text = re.sub(r"^Failed to create (consumer|producer): ", "", " ".join(error.split()))
+def objection(error: ck.KafkaException, properties: Container[str]) -> str:
+    """Return why no client could be created, in one line that begins with the variable."""
+    text = re.sub(r"^Failed to create (consumer|producer): ", "", " ".join(error.args[0].str().split()))
     if "SASL mechanism" in text:
         what, _, _ = text.partition(":")
         return f"KAFKA_CONFIG_SASL_MECHANISM: {what}; set PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"

@@ -116,6 +116,13 @@ def test_what_no_restart_can_mend_stops_the_replica_at_once(code: ExitCode) -> N
     assert decision.exit_code is code
 
 
+def test_a_set_up_hook_that_fails_in_the_first_child_stops_it_too() -> None:
+    """With ``WORKER_ISOLATION=process`` the process joins the group before its first child has called the hook."""
+    decision = decide(Ending("x", ExitCode.HANDLER_UNLOADABLE), 0.5, History(), started=True, useful=False, jitter=0.0)
+    assert isinstance(decision, Halt)
+    assert decision.exit_code is ExitCode.HANDLER_UNLOADABLE
+
+
 def test_an_unreachable_broker_stops_a_replica_that_has_not_started() -> None:
     decision = decide(UNREACHABLE, None, History(), started=False, useful=False, jitter=0.0)
     assert isinstance(decision, Halt)

@@ -82,8 +82,10 @@ def decide(
     request. ``jitter`` in [0, 1] shortens the delay. One request may crash ``max_attempts`` processes before it becomes
     a dead letter, and the replica must survive that.
     """
+    if ending.code in _HOPELESS and (joined_for is None or not useful):  # a child may fail only after the join
+        return Halt(ExitCode(ending.code), "a worker process could not start")
     if joined_for is None:
-        if ending.code in _HOPELESS or (ending.code == ExitCode.BROKER_UNREACHABLE and not started):
+        if ending.code == ExitCode.BROKER_UNREACHABLE and not started:
             return Halt(ExitCode(ending.code), "a worker process could not start")
         if ending.code == ExitCode.BROKER_UNREACHABLE:
             # An outage after the start. Peers may be busy with long tasks, so wait until the broker is back.

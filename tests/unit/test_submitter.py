@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from worker.client import submitter as submitter_module
 from worker.client.errors import ClientClosedError, DeliveryError
 from worker.client.submitter import Submission, Submitter
+from worker.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,7 @@ class FakeProducer:
 
     def __init__(self, *_: object) -> None:
         self.before_send: Callable[[], None] = lambda: None
+        self.broken = threading.Event()
         self._queued: list[Callable[[str], None]] = []
 
     def send(self, *_: object, failed: Callable[[str], None], **__: object) -> bool:
@@ -29,7 +32,9 @@ class FakeProducer:
         self._queued.append(failed)
         return True
 
-    def poll(self, _timeout: float) -> None: ...
+    def poll(self, _timeout: float) -> None:
+        if self.broken.is_set():
+            raise BrokerError("_FATAL: scripted")
 
     def flush(self, _timeout: float) -> int:
         return len(self._queued)
@@ -69,3 +74,13 @@ def test_a_request_that_is_sent_while_the_client_is_closed_fails(submitter: Subm
     assert future.done()
     assert isinstance(future.exception(0), DeliveryError)
     assert future.delivered.done()
+
+
+def test_requests_fail_when_the_producer_does(submitter: Submitter) -> None:
+    """A fatal error of the client ends all deliveries; it must not end only the thread that reports them."""
+    producer: Any = submitter._producer
+    future = submitter.submit(SUBMISSION)
+    producer.broken.set()
+    assert isinstance(future.exception(5), DeliveryError)
+    with pytest.raises(BrokerError, match="make a new one: _FATAL: scripted"):
+        submitter.submit(SUBMISSION)

@@ -38,6 +38,7 @@ class Submitter:
         self._topic, self._limit, self._answers = topic, limit, answers
         self._room = threading.BoundedSemaphore(limit)
         self._refusal: str | None = None  # why no more requests are accepted
+        self._failure: str | None = None  # why the producer cannot continue
         self._stop = threading.Event()
         self._producer = RequestProducer(properties, _DELIVERY)
         self._thread = threading.Thread(target=self._poll, name="client-deliveries", daemon=True)
@@ -80,8 +81,9 @@ class Submitter:
     # --
 
     def _check(self) -> None:
-        if self._answers.failure is not None and self._refusal is None:
-            raise BrokerError(f"the client has failed, make a new one: {self._answers.failure}")
+        failure = self._failure or self._answers.failure
+        if failure is not None and self._refusal is None:
+            raise BrokerError(f"the client has failed, make a new one: {failure}")
         if self._refusal is not None:
             raise ClientClosedError(self._refusal)
 
@@ -103,8 +105,13 @@ class Submitter:
         return future
 
     def _poll(self) -> None:
-        while not self._stop.is_set():
-            self._producer.poll(_LOOK)
+        try:
+            while not self._stop.is_set():
+                self._producer.poll(_LOOK)
+        except BrokerError as error:  # the producer confirms nothing any more
+            self._failure = str(error)
+            self._stop.set()
+            self._producer.purge()
 
     def _confirmed(self, future: TaskFuture, mark: int, place: Partition, offset: int, timestamp_ms: int) -> None:
         task_id = TaskId(Origin(*place, offset), timestamp_ms)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
 
 from worker.core.model import Partition
+from worker.errors import BrokerError
 from worker.kafka.clients import one_line, quiet
 
 if TYPE_CHECKING:
@@ -66,14 +68,19 @@ class RequestProducer:
         return True
 
     def poll(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds for confirmations and report them."""
-        self._client.poll(timeout)
+        """Wait at most ``timeout`` seconds for confirmations and report them. Raise BrokerError after a fatal error."""
+        try:
+            self._client.poll(timeout)
+        except ck.KafkaException as error:
+            raise BrokerError(one_line(error)) from error
 
     def flush(self, timeout: float) -> int:
         """Wait at most ``timeout`` seconds for all confirmations. Return the number of records without one."""
-        return self._client.flush(timeout)
+        with contextlib.suppress(ck.KafkaException):  # fatal; ``poll`` reports it
+            return self._client.flush(timeout)
+        return len(self._client)
 
     def purge(self) -> None:
         """Give up all unconfirmed records and report them as failed."""
         self._client.purge()
-        self._client.flush(1)
+        self.flush(1)

@@ -69,7 +69,7 @@ def test_two_jobs_run_every_plan_once_beside_each_other(monkeypatch: pytest.Monk
 
 
 def _in_a_child(function: Callable[[], int]) -> int:
-    """Run it in a process of its own, because it handles signals and enters namespaces."""
+    """Run it in a separate process, because it handles signals and enters namespaces."""
     child = _FORK.Process(target=lambda: sys.exit(function()))
     child.start()
     child.join(60)

@@ -12,7 +12,9 @@ from tests.process_fake.world import GROUP, REQUESTS, World
 from worker.core.detached import mark_group
 from worker.core.model import Partition
 from worker.errors import ExitCode
+from worker.kafka.ports import KafkaFailure
 from worker.process.status_block import Command
+from worker.testing.group_calls import FakeGroupClient
 
 if TYPE_CHECKING:
     from tests.process_fake.world import Process
@@ -142,6 +144,27 @@ def test_a_holder_that_was_frozen_does_not_answer_what_was_taken_over(world: Wor
     assert holder.counter("superseded_total") == 1
     assert owner.counter("taken_over_total") == 1
     assert sorted([*holder.owned, *owner.owned]) == [0, 1, 2, 3]
+
+
+@GUARANTEES
+def test_checks_of_a_detached_task_do_not_add_up_during_an_outage(
+    world: World, guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For ten minutes the coordinator does not answer, and the holder needs it every 30 s. Then the task ends."""
+    detached(world, guarantee, seconds=1_000.0)
+    requests: list[float] = []
+
+    def committed(_client: FakeGroupClient, group: str, *_: Any, **__: Any) -> KafkaFailure:
+        if group == GROUP:
+            requests.append(world.clock())
+        return KafkaFailure("COORDINATOR_NOT_AVAILABLE", "scripted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeGroupClient, "committed", committed)
+        world.run(600)
+    assert 15 <= len(requests) <= 25
+    world.until(lambda: len(world.answered()) == 2)
+    each_once(world)
 
 
 @GUARANTEES

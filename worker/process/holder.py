@@ -70,6 +70,7 @@ class Holder:
         self._claims: list[DetachedClaim] = []
         self._running: dict[DetachedClaim, Task] = {}
         self._check_at = 0.0
+        self._checking: set[DetachedClaim] = set()  # running tasks about which the coordinator was asked
         self._numbers = 0
         self._away = False  # this process has given way
         self._leaving = False  # this process drains
@@ -282,8 +283,9 @@ class Holder:
                 self._mark(claim, Position(*settled_mark(claim)))
         if self._running and now >= self._check_at and not self._guarantee.starts_once:
             self._check_at = now + CHECK_SECONDS
-            for claim in [claim for claim in self._running if not claim.lease.valid]:
-                self._look(claim, lambda: None)
+            for claim in self._running:
+                if not claim.lease.valid and claim not in self._checking:
+                    self._check(claim)
 
     def _supersede(self, claim: DetachedClaim) -> None:
         """Forget a task that another process has taken over. Its result is dropped, and the dispatcher cancels it."""
@@ -293,6 +295,21 @@ class Holder:
         log.warning("task.superseded", **claim.origin._asdict())
 
     # -- the coordinator
+
+    def _check(self, claim: DetachedClaim) -> None:
+        """Stop a running task if the group's metadata no longer name this process. An error is left to the next check.
+
+        Call it once per claim until the coordinator replies, so that calls do not add up while it is away.
+        """
+        group = self._config.group
+
+        def take(found: Position | KafkaFailure | None) -> None:
+            self._checking.remove(claim)
+            if claim in self._running and not isinstance(found, KafkaFailure) and not claim.is_named_by(found):
+                claim.end()
+
+        self._checking.add(claim)
+        self._calls.send(lambda client: client.committed(group, claim.partition, stable=False), take)
 
     def _look(self, claim: DetachedClaim, then: Callable[[], None]) -> None:
         """Run ``then`` if the group's metadata still name this process, as soon as the coordinator shows them."""

@@ -8,6 +8,7 @@ from worker.core.commit_metadata import CommitMetadata, Detached, decode, encode
 from worker.core.detached import (
     ABSENT,
     ABSENT_SECONDS,
+    MOST_MARKS,
     UNKNOWN,
     Absences,
     DetachedClaim,
@@ -18,6 +19,7 @@ from worker.core.detached import (
     begin_with,
     client_id_of,
     holder_of,
+    in_turn,
     lost,
     mark_group,
     next_step,
@@ -223,6 +225,14 @@ def test_every_holder_has_a_separate_mark() -> None:
     """A holder that was frozen writes its mark late: that of its successor must stay."""
     groups = {mark_group("group", PLACE, 7, holder_of("0123abcd", number)) for number in (1, 2)}
     assert len(groups) == 2
+
+
+@pytest.mark.parametrize("tasks", [1, MOST_MARKS, MOST_MARKS + 1, 40, 101])
+def test_marks_of_many_tasks_are_read_in_turn(tasks: int) -> None:
+    """Every one is read, and never more of them in a round than the client keeps consumers for."""
+    rounds = [in_turn(range(tasks), number) for number in range(1_000, 1_000 + tasks)]
+    assert {len(one) for one in rounds} == {min(tasks, MOST_MARKS)}
+    assert {task for one in rounds[: 1 + tasks // 4] for task in one} == set(range(tasks))
 
 
 @pytest.mark.parametrize(

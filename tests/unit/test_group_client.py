@@ -9,10 +9,11 @@ from typing import Any
 import confluent_kafka as ck
 import pytest
 
+from worker.core.detached import MOST_MARKS, in_turn
 from worker.core.model import Partition
 from worker.kafka import group_client
 from worker.kafka.admin import NO_ANSWER
-from worker.kafka.group_client import MOST_CLOSING, ConfluentGroupClient
+from worker.kafka.group_client import MOST_CLOSING, MOST_CONSUMERS, ConfluentGroupClient
 from worker.kafka.ports import KafkaFailure, MemberView, Position
 
 
@@ -85,6 +86,59 @@ def test_a_view_of_the_group_that_failed_is_requested_over_new_connections(monke
     monkeypatch.setattr(group_client, "Admin", Answering)
     assert [client.members("g"), client.members("g")] == [[MemberView("r0-0", frozenset())]] * 2
     assert Silent.closed == 1
+
+
+class Empty:
+    """A consumer of a group that has committed nothing. It closes when ``back`` is set."""
+
+    made = 0
+    back = threading.Event()
+
+    def __init__(self, *_: object) -> None:
+        Empty.made += 1
+
+    def committed(self, places: list[ck.TopicPartition], _timeout: float) -> list[ck.TopicPartition]:
+        """As the client does when there is no offset."""
+        places[0].offset = ck.OFFSET_INVALID
+        return places
+
+    def close(self) -> None:
+        self.back.wait(30.0)
+
+
+@pytest.fixture
+def _empty_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_client, "ck", SimpleNamespace(**vars(ck) | {"Consumer": Empty}))
+    Empty.made = 0
+    Empty.back.clear()
+
+
+@pytest.mark.parametrize(("tasks", "most"), [(MOST_MARKS, MOST_MARKS), (MOST_MARKS + 1, 30), (100, 60)])
+@pytest.mark.usefixtures("_empty_groups")
+def test_marks_of_many_tasks_need_few_new_consumers(tasks: int, most: int) -> None:
+    """In ten rounds, of which each could have needed one per task."""
+    Empty.back.set()
+    client: Any = ConfluentGroupClient({})
+    for number in range(10):
+        for task in in_turn(range(tasks), number):
+            client.committed(f"mark-{task}", Partition("t", 0), stable=True)
+        for thread in client._closing:
+            thread.join(5.0)
+    assert Empty.made <= most
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.usefixtures("_empty_groups")
+def test_offsets_of_more_groups_are_not_read_while_many_consumers_are_closing() -> None:
+    client: Any = ConfluentGroupClient({})
+    found = [client.committed(f"mark-{n}", Partition("t", 0), stable=True) for n in range(100)]
+    assert Empty.made == MOST_CONSUMERS + MOST_CLOSING
+    assert [isinstance(one, KafkaFailure) for one in found] == [n >= Empty.made for n in range(100)]
+    assert client.committed(f"mark-{Empty.made - 1}", Partition("t", 0), stable=True) is None
+    Empty.back.set()
+    for thread in client._closing:
+        thread.join(5.0)
+    assert client.committed("mark-99", Partition("t", 0), stable=True) is None
 
 
 class Lost:

@@ -18,20 +18,24 @@ them always sees what the other has written.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from worker.core.claim import Claim
 from worker.core.commit_metadata import Detached, MetadataError, decode, gaps
 from worker.core.task_state import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from worker.core.commit_metadata import CommitMetadata, Range
     from worker.core.lease import Lease
     from worker.core.model import Partition
 
+T = TypeVar("T")
+
 TOKEN_LENGTH = 8
+MOST_MARKS = 12  # read in one round, because the client keeps a consumer for each
+NEXT_MARKS = 4  # of those that were not read in the round before, because each of them takes a new consumer
 ABSENT_SECONDS = 5.0  # between two views of the group, neither of which may show the holder
 _PREFIX = "kw1"
 _SEPARATOR = "."
@@ -153,6 +157,14 @@ def read_mark(task: Detached, committed: tuple[int, str] | None) -> Mark:
 
 
 # -- the owner
+
+
+def in_turn(awaited: Sequence[T], number: int) -> Sequence[T]:
+    """Return those of the awaited tasks whose marks are read in the round with this number."""
+    if len(awaited) <= MOST_MARKS:
+        return awaited
+    first = number * NEXT_MARKS % len(awaited)
+    return [*awaited[first:], *awaited[:first]][:MOST_MARKS]
 
 
 class Step(enum.Enum):

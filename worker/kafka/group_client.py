@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 SECONDS = 5.0  # for one request
 PAUSE_SECONDS = 0.05
-MOST_CLOSING = 4  # consumers that are still closing, before commits are refused
+MOST_CLOSING = 4  # consumers that are still closing, before commits and new groups are refused
 MOST_CONSUMERS = 16  # kept, because creating one takes a few threads and 50 ms
 _OF_CONSUMERS = {"group.id", "enable.auto.commit", "isolation.level"}
 _NO_ANSWER = KafkaFailure("_TIMED_OUT", "the commit was not answered", retriable=True)
+_WAIT = KafkaFailure("_TIMED_OUT", "earlier requests were not answered", retriable=True)
 
 
 class ConfluentGroupClient:
@@ -45,6 +46,8 @@ class ConfluentGroupClient:
 
     def committed(self, group: str, partition: Partition, *, stable: bool) -> Position | KafkaFailure | None:
         """See ``ports.GroupClient``."""
+        if (group, stable) not in self._consumers and self._is_closing_many():
+            return _WAIT
         try:
             (found,) = self._consumer(group, stable=stable).committed([ck.TopicPartition(*partition)], SECONDS)
         except ck.KafkaException as error:
@@ -58,7 +61,7 @@ class ConfluentGroupClient:
     def commit(self, group: str, partition: Partition, position: Position) -> KafkaFailure | None:
         """See ``ports.GroupClient``."""
         if self._is_closing_many():
-            return _NO_ANSWER
+            return _WAIT
         consumer = self._consumer(group, stable=True)
         self._answers.clear()
         try:
@@ -78,12 +81,6 @@ class ConfluentGroupClient:
         """See ``ports.GroupClient``."""
         self._discard(group)
         return self._administrator().delete_group(group, SECONDS)
-
-    def close(self) -> None:
-        """See ``ports.GroupClient``."""
-        self._disconnect()
-        while self._consumers:
-            self._consumers.popitem()[1].close()
 
     def _administrator(self) -> Admin:
         if self._admin is None:

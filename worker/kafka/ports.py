@@ -211,9 +211,6 @@ class GroupClient(Protocol):
     def delete(self, group: str) -> KafkaFailure | None:
         """Delete a group without members."""
 
-    def close(self) -> None:
-        """Free the clients."""
-
 
 class Producer(Protocol):
     """An idempotent producer that retries without limit. A failed delivery is final and means unknown."""

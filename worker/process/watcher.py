@@ -16,6 +16,7 @@ from worker.core.detached import (
     Absences,
     MarkKind,
     Step,
+    in_turn,
     mark_group,
     next_step,
     read_mark,
@@ -25,7 +26,7 @@ from worker.core.task_state import Origin
 from worker.kafka.ports import KafkaFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from worker.core.commit_metadata import Detached
     from worker.core.detached import Mark
@@ -99,31 +100,33 @@ class Watcher:
             self._delete_mark()
         if self._reading or now < self._read_at:
             return
-        watched = [
+        awaited = [
             _Watched(owned, offset, task, owned.committed_detached.get(offset) == task)
             for owned in self._assignment
             if owned.detached and not owned.lease.leaving
             for offset, task in owned.detached.items()
         ]
-        if not watched:
+        if not awaited:
             return
         self._reading, self._read_at = True, now + READ_SECONDS
         looks = now >= self._look_at
         if looks:
             self._look_at = now + ABSENT_SECONDS
-        group = self._config.group
+        group, watched = self._config.group, in_turn(awaited, int(now // READ_SECONDS))
+        holders = {one.task.holder for one in awaited}
         self._calls.send(
-            lambda client: _see(client, group, watched, looks=looks), lambda seen: self._take(watched, seen, now)
+            lambda client: _see(client, group, watched, looks=looks),
+            lambda seen: self._take(watched, seen, holders, now),
         )
 
     # -- handling what was read
 
-    def _take(self, watched: Sequence[_Watched], seen: _Seen, now: float) -> None:
+    def _take(self, watched: Sequence[_Watched], seen: _Seen, holders: Collection[str], now: float) -> None:
         self._reading = False
         if seen.members is not None:
             view = view_of(seen.members, self._config.request_topics)
             if view.counts(self._holder.token):
-                self._absences.look(view.tokens, [one.task.holder for one in watched], now)
+                self._absences.look(view.tokens, holders, now)
         for one, mark in zip(watched, seen.marks, strict=True):
             if one.owned.lease.leaving or one.owned.detached.get(one.offset) != one.task:
                 continue  # the task has changed since its mark was requested

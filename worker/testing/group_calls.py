@@ -45,9 +45,6 @@ class FakeGroupClient:
         self._broker.groups.pop(group, None)
         return None
 
-    def close(self) -> None:
-        """Do nothing: there is nothing to free."""
-
 
 class FakeGroupCalls:
     """See ``worker.process.group_calls.GroupCalls``."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.isolation.rig import names
-from worker.core.model import Outcome
 from worker.executors.thread import MAX_WAITING_BYTES
 from worker.isolation import linux
 from worker.isolation.policy import Policy
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.isolation.rig import Rig
+    from worker.core.model import Outcome
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -96,7 +96,7 @@ def test_a_task_that_runs_away_with_memory_is_killed(make: Callable[..., Rig], p
     outcomes, peak = rig.submit("ok", payload, "ok"), 0
     while (running := rig.executor.running) is None or running[0] is not outcomes[2]:
         peak = max(peak, sum(map(linux.resident_bytes, rig.family)))
-        if len(rig.mailbox._events) > 1:
+        if len(rig.mailbox._outcomes) > 1:
             break
         time.sleep(0.005)
     results = rig.take(3)
@@ -154,7 +154,7 @@ def report(rig: Rig) -> None:
 
 
 def waiting_bytes(rig: Rig) -> int:
-    return sum(len(event.result) for event in rig.mailbox._events if isinstance(event, Outcome))
+    return sum(len(event.result) for event in rig.mailbox._outcomes)
 
 
 def test_every_end_of_a_child_is_reported_with_its_cause(make: Callable[..., Rig]) -> None:

@@ -8,6 +8,7 @@ from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import ACKS, World
 from worker.core.lifecycle import State
 from worker.errors import ExitCode
+from worker.process import responder as responder_module
 from worker.process.leaving import SETTLE_LIMIT
 from worker.process.status_block import Command
 
@@ -206,6 +207,24 @@ def test_nobody_waits_for_a_broker_forever(world: World, order: Command) -> None
     world.until(lambda: process.exit_code is not None)
     limit = SETTLE_LIMIT if order is Command.DRAIN else CANCEL_GRACE
     assert limit <= world.clock() - started < limit + 2
+    assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
+
+
+def test_nobody_waits_for_a_broker_forever_with_as_many_answers_as_fit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The results that wait for room are no running tasks."""
+    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 20)
+    for _ in range(400):
+        world.request("quick", work=Work(seconds=0.001))
+    world.broker.topics[ACKS].delay = 10**6
+    process = world.process()
+    world.run(20)
+    assert process.loop._dispatcher.in_flight
+    started = world.clock()
+    process.order(Command.DRAIN)
+    world.until(lambda: process.exit_code is not None, seconds=2 * SETTLE_LIMIT)
+    assert world.clock() - started < SETTLE_LIMIT + 2
     assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
 
 

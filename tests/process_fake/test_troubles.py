@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.process_fake.stand_ins import Work
-from tests.process_fake.world import ACKS, DEAD, World
+from tests.process_fake.world import ACKS, DEAD, STATES, World
 from worker.core.commits import KEEP_ALIVE
 from worker.core.flow import BUFFER_BYTES, BUFFER_RECORDS
 from worker.core.lifecycle import State
@@ -117,6 +117,31 @@ def test_results_wait_while_too_many_answers_are_under_way(world: World, monkeyp
         world.run(10)
         assert world.answers() == []
     world.until(world.answers)
+
+
+def test_checkpoints_do_not_wait_while_too_many_answers_are_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that takes no answers may still take records of another topic."""
+    process = world.process(state_topic=STATES)
+    world.request("long", work=Work(seconds=100.0, reports=((50.0, b"saved"),)))
+    world.until(lambda: process.starts)
+    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 0)
+    world.run(60)
+    state = world.state(0)
+    assert state is not None
+    assert state.checkpoint == b"saved"
+
+
+def test_a_dead_service_thread_ends_the_process_also_while_too_many_answers_are_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 0)
+    process = world.process()
+    world.run(1)
+    process.service.fail(ExecutorDiedError("scripted"))
+    world.until(lambda: process.error, seconds=10)
+    assert isinstance(process.error, ExecutorDiedError)
 
 
 def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> None:

@@ -8,6 +8,7 @@ import time
 from tests.unit.support import a_task
 from worker.core.model import Outcome, Verdict
 from worker.executors.mailbox import Mailbox
+from worker.executors.port import ChildEnded
 
 LONG = 30.0  # only a failure ever waits so long
 
@@ -24,6 +25,18 @@ def test_outcomes_are_taken_once_and_in_order() -> None:
     assert not mailbox.is_empty
     assert mailbox.take() == posted
     assert mailbox.take() == []
+    assert mailbox.is_empty
+
+
+def test_other_events_can_be_taken_without_the_outcomes() -> None:
+    """And with them they come first, because a report counts if it was made before the end of its task."""
+    mailbox, posted, news = Mailbox(), outcomes(2), [ChildEnded("crash"), ChildEnded("recycled")]
+    for event in (posted[0], news[0], posted[1]):
+        mailbox.post(event)
+    assert mailbox.take_news() == [news[0]]
+    assert not mailbox.is_empty
+    mailbox.post(news[1])
+    assert mailbox.take() == [news[1], *posted]
     assert mailbox.is_empty
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.support import a_task
 from worker.core.task_state import CHECKPOINT_LIMIT
 from worker.executors.mailbox import Mailbox
-from worker.executors.reports import PendingReport
+from worker.executors.reports import MailboxSink, PendingReport
 from worker.executors.thread import ThreadExecutor
 from worker.handlers.attempt import AttemptRunner
 from worker.testing import run_handler
@@ -90,6 +90,21 @@ def test_the_latest_report_counts() -> None:
         events += mailbox.take()
     assert events[0].take() == (task, None, b"second")
     assert events[1].task is task
+
+
+def test_each_task_has_one_report_in_the_mailbox() -> None:
+    """Also when two of them, in slots beside each other, report in turn."""
+    mailbox, tasks = Mailbox(), [a_task(offset=number) for number in range(2)]
+    sink = MailboxSink(mailbox.post, mailbox.notify)
+    for step in range(100):
+        for task in tasks:
+            sink.checkpoint(task, str(step).encode())
+    events: list[Any] = [*mailbox.take()]
+    assert [event.take() for event in events] == [(task, None, b"99") for task in tasks]
+    sink.progress(tasks[0], 1.0, "end")
+    (event,) = mailbox.take()
+    assert isinstance(event, PendingReport)
+    assert event.take() == (tasks[0], (1.0, "end"), None)
 
 
 def test_what_a_thread_reports_after_the_end_is_ignored() -> None:

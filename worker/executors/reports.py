@@ -22,29 +22,29 @@ class Report(NamedTuple):
 class PendingReport:
     """An event: an attempt has reported something. Until the poll thread takes the report, later values replace it."""
 
-    def __init__(self, task: Task, lock: threading.Lock) -> None:
-        self.task = task
-        self.taken = False
+    def __init__(self, task: Task, pending: dict[Task, PendingReport], lock: threading.Lock) -> None:
         self.progress: tuple[float, str] | None = None
         self.checkpoint: bytes | None = None
+        self._task = task
+        self._pending = pending
         self._lock = lock
 
     def take(self) -> Report:
         """Return the report. Call it once, on the poll thread."""
         with self._lock:
-            self.taken = True
-            return Report(self.task, self.progress, self.checkpoint)
+            del self._pending[self._task]
+            return Report(self._task, self.progress, self.checkpoint)
 
 
 class MailboxSink:
-    """See ``worker.handlers.attempt.Sink``. Any thread; one event at a time, however often a handler reports."""
+    """See ``worker.handlers.attempt.Sink``. Any thread; one event per task at a time, however often it reports."""
 
     def __init__(self, post: Callable[[PendingReport], None], notify: Callable[[], None]) -> None:
         """``post`` and ``notify`` are the mailbox's methods."""
         self._post = post
         self._notify = notify
         self._lock = threading.Lock()
-        self._pending: PendingReport | None = None
+        self._pending: dict[Task, PendingReport] = {}  # reports that the poll thread has not taken
 
     def progress(self, task: Task, fraction: float, message: str) -> None:
         """See ``Sink``."""
@@ -58,8 +58,8 @@ class MailboxSink:
         self._notify()
 
     def _of(self, task: Task) -> PendingReport:
-        pending = self._pending
-        if pending is None or pending.taken or pending.task is not task:
-            pending = self._pending = PendingReport(task, self._lock)
+        pending = self._pending.get(task)
+        if pending is None:
+            pending = self._pending[task] = PendingReport(task, self._pending, self._lock)
             self._post(pending)
         return pending

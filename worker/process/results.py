@@ -45,6 +45,7 @@ class ResultHandler:
     ) -> None:
         config = shared.config
         self._guarantee = shared.guarantee
+        self._lifecycle = shared.lifecycle
         self._mailbox = mailbox
         self._assignment = shared.assignment
         self._dispatcher = dispatcher
@@ -60,13 +61,15 @@ class ResultHandler:
         self._policy = RetryPolicy(config.max_attempts, config.retry_first, config.retry_greatest)
 
     def collect(self, now: float) -> bool:
-        """Handle everything that was posted so far. Return whether there was anything.
+        """Handle what was posted so far. Return whether there was anything.
+
+        While the maximum number of answers is being delivered, leave the outcomes where they are, so that the executor
+        waits. When the process leaves, take them all the same: nothing new starts, so they are few.
 
         Raise the exception with which the executor failed.
         """
-        if is_full(self._responder):  # leave results where they are, so that the executor waits
-            return False
-        events = self._mailbox.take()
+        waits = is_full(self._responder) and not self._lifecycle.leaving
+        events = self._mailbox.take_news() if waits else self._mailbox.take()
         if not events:
             return False
         outcomes = [event for event in events if isinstance(event, Outcome)]

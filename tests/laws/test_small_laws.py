@@ -14,7 +14,7 @@ from worker.core.deadline import Deadline
 from worker.core.lease import Lease
 from worker.core.lifecycle import Lifecycle, State
 from worker.core.model import Outcome, Partition, Record, Task, Verdict
-from worker.core.retry import DeadLetter, Expire, Retry, RetryPolicy, Return, Settle, decide
+from worker.core.retry import DeadLetter, End, Expire, Retry, RetryPolicy, Return, Settle, attempts_after, decide
 from worker.core.sampling import Sampler
 
 times = st.floats(min_value=0, max_value=1e9)
@@ -130,6 +130,16 @@ def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> N
     assert isinstance(decide(outcome(Verdict.DONE), attempt, policy), Settle)
     assert isinstance(decide(outcome(Verdict.DROPPED), attempt, policy), Return)
     assert isinstance(decide(outcome(Verdict.NOT_STARTED), attempt, policy), Return)
+
+
+@pytest.mark.parametrize(
+    ("end", "with_checkpoint", "without"),
+    [(End.DIED, False, True), (End.FAILED, True, True), (End.STOPPED, False, False)],
+)
+def test_which_attempts_count(end: End, *, with_checkpoint: bool, without: bool) -> None:
+    """The table of docs/checkpoints.md."""
+    assert attempts_after(3, end, new_checkpoint=True) == 2 + with_checkpoint
+    assert attempts_after(3, end) == 2 + without
 
 
 @given(after=st.floats(max_value=0, allow_nan=False))

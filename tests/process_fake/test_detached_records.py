@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import GROUP, STATES, World
-from worker.codec import CANCELLED, OK
+from worker.codec import CANCELLED, DEAD_LETTERED, OK
+from worker.core.model import Verdict
 from worker.core.task_state import DETACHED
 
 if TYPE_CHECKING:
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 
 
-def detached(world: World, guarantee: str, work: Work) -> tuple[Process, Process]:
+def detached(world: World, guarantee: str, work: Work, **more: Any) -> tuple[Process, Process]:
     """The holder of the task, and the process that has got its partition."""
-    options = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee, "hold": 3.0}
+    options = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee, "hold": 3.0, **more}
     world.request("long", work=work)
-    holder = world.process(**options)  # type: ignore[arg-type]
+    holder = world.process(**options)
     world.run(5)
-    owner = world.process(**options)  # type: ignore[arg-type]
+    owner = world.process(**options)
     world.move(0, owner)
     world.run(10)
     assert 0 in owner.owned
@@ -59,6 +60,40 @@ def test_a_checkpoint_of_a_detached_task_is_where_the_next_attempt_begins(world:
     world.broker.group(GROUP).leave(holder.consumer)
     world.until(lambda: len(owner.starts) == 1)
     assert owner.service.resumes == [b"two"]
+
+
+@GUARANTEES
+@pytest.mark.parametrize(("reports", "outcome"), [(((1.0, b"one"),), OK), ((), DEAD_LETTERED)])
+def test_the_death_of_a_holder_counts_only_without_a_checkpoint(
+    world: World, guarantee: str, reports: tuple[tuple[float, bytes], ...], outcome: int
+) -> None:
+    """As anywhere: the next start, which resumes from it, is the same attempt."""
+    holder, owner = detached(world, guarantee, Work(500.0, reports=reports), max_attempts=1)
+    holder.kill()
+    world.broker.group(GROUP).leave(holder.consumer)
+    world.until(world.answers)
+    assert [(answer.outcome, answer.attempt) for answer in world.answers()] == [(outcome, 1)]
+    assert owner.service.resumes == ([b"one"] if reports else [])
+
+
+@GUARANTEES
+@pytest.mark.parametrize(
+    ("reports", "outcomes"),
+    [
+        (((1.0, b"one"),), [(OK, 1)]),
+        ((), [(DEAD_LETTERED, 1)]),
+        (((300.0, b"too late"),), [(DEAD_LETTERED, 1)]),  # the topic does not have it
+    ],
+)
+def test_the_death_of_a_holders_child_counts_only_without_a_checkpoint(
+    world: World, guarantee: str, reports: tuple[tuple[float, bytes], ...], outcomes: list[tuple[int, int]]
+) -> None:
+    died = Work(300.0, Verdict.FAILED, error="ProcessDied", reports=reports)
+    _, owner = detached(world, guarantee, died, max_attempts=1)
+    world.script["long"] = Work(1.0)
+    world.until(world.answers)
+    assert [(answer.outcome, answer.attempt) for answer in world.answers()] == outcomes
+    assert owner.service.resumes == ([b"one"] if outcomes == [(OK, 1)] else [])
 
 
 @GUARANTEES

@@ -156,6 +156,11 @@ class LongTask:
         return self.state.state != WAITING
 
     @property
+    def checkpoint_confirmed(self) -> bool:
+        """Return whether the topic has a checkpoint of this start other than the one it resumed from."""
+        return self._confirmed.made_checkpoint and self._confirmed.epoch == self.state.epoch
+
+    @property
     def cancelling_confirmed(self) -> bool:
         """Return whether the topic says that it was asked to stop."""
         return self._confirmed.state == CANCELLING and self._sent is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -62,6 +63,20 @@ class RetryPolicy:
         """Return the seconds to wait after attempt ``attempt``. ``jitter`` in [0, 1] removes up to half of them."""
         full = min(self.greatest, self.first * 2.0 ** min(attempt - 1, 60))
         return full * (1 - jitter / 2)
+
+
+class End(enum.Enum):
+    """How an attempt ended that gave no answer."""
+
+    DIED = "its process died"
+    FAILED = "an exception, a time limit, a memory limit"
+    STOPPED = "a drain or a revocation"
+
+
+def attempts_after(attempt: int, end: End, *, new_checkpoint: bool = False) -> int:
+    """Return how many attempts count when attempt ``attempt`` has ended: the table in docs/checkpoints.md."""
+    counts = end is End.FAILED or (end is End.DIED and not new_checkpoint)
+    return attempt if counts else attempt - 1
 
 
 def decide(outcome: Outcome, attempt: int, policy: RetryPolicy, jitter: float | None = None) -> NextStep:

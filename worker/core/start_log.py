@@ -17,6 +17,7 @@ import re
 from typing import TYPE_CHECKING
 
 from worker.core.commit_metadata import EMPTY, LONGEST_ERROR, MOST_ERRORS, CommitMetadata, Suspects
+from worker.core.retry import End, attempts_after
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -98,7 +99,8 @@ class StartLog:
         return former.attempts.get(offset, crashes)
 
     def _charge(self, offset: int, attempts: int) -> None:
-        self.attempts[offset] = attempts - 1 if self.progressed.get(offset) == attempts else attempts
+        progressed = self.progressed.get(offset) == attempts
+        self.attempts[offset] = attempts_after(attempts, End.DIED, new_checkpoint=progressed)
 
     def is_suspect(self, offset: int) -> bool:
         """Return whether this task may have crashed a process."""

@@ -14,7 +14,7 @@ import structlog
 
 from worker.core.detached import DetachedClaim, holder_of, mark_group, released_mark, settled_mark, view_of
 from worker.core.model import OK
-from worker.core.retry import Retry, RetryPolicy, Return, decide
+from worker.core.retry import End, Retry, RetryPolicy, Return, attempts_after, decide
 from worker.executors.port import all_running
 from worker.kafka.ports import KafkaFailure, Position
 
@@ -244,7 +244,7 @@ class Holder:
         else:
             step = decide(outcome, outcome.task.attempt, self._policy)
         if isinstance(step, Return):
-            self._release(claim, outcome.task.attempt - 1, 0.0)
+            self._release(claim, attempts_after(outcome.task.attempt, End.STOPPED), 0.0)
         elif isinstance(step, Retry):
             self._release(claim, outcome.task.attempt, step.after)
         elif self._guarantee.transactional or self._guarantee.starts_once:

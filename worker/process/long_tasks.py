@@ -118,9 +118,20 @@ class LongTasks:
             log.warning("checkpoint.ignored")
 
     def made_checkpoint(self, task: Task) -> bool:
-        """Return whether the start that has just ended saved a checkpoint other than the one it resumed from."""
-        tracked = self.tasks.get(origin_of(task)) if self.tasks else None
-        return tracked is not None and tracked.runs and tracked.state.made_checkpoint
+        """Return whether the start that has just ended saved a checkpoint other than the one it resumed from.
+
+        If the task is detached, another process resumes it, so only a checkpoint that the topic has counts.
+        """
+        origin = origin_of(task)
+        tracked = self.tasks.get(origin)
+        if tracked is None or not tracked.runs:
+            return False
+        return tracked.checkpoint_confirmed if origin in self._detached else tracked.state.made_checkpoint
+
+    def made_checkpoint_elsewhere(self, origin: Origin, attempt: int) -> bool:
+        """Return whether, according to the topic, this attempt in another process did the same."""
+        state = self._known(origin)
+        return state is not None and state.attempt == attempt and state.made_checkpoint
 
     def waits(self, task: Task) -> None:
         """Record that the attempt has ended and that another follows, here or elsewhere."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from worker.core.detached import DetachedClaim
 from worker.core.model import OK, Failure, Outcome, Verdict
-from worker.core.retry import Cancel, DeadLetter, Expire, Retry, RetryPolicy, Settle, decide
+from worker.core.retry import Cancel, DeadLetter, End, Expire, Retry, RetryPolicy, Settle, attempts_after, decide
 from worker.executors.port import ChildEnded, ExecutorFailed
 from worker.executors.reports import PendingReport
 from worker.formats import FORMATS
@@ -120,7 +120,10 @@ class ResultHandler:
             self._to_cancel.remove(task)
             if outcome.verdict is not OK:
                 outcome.verdict, outcome.failure = Verdict.CANCELLED, _CANCELLED
-        if isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim):
+        moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
+        if outcome.verdict is not OK:
+            self._excuse(outcome)
+        if moved:
             if not self._holder.finished(outcome, self._answer):
                 self._drop(outcome, "another process has taken the task over")
             return
@@ -139,8 +142,6 @@ class ResultHandler:
     def _handle_owned(self, outcome: Outcome, owned: OwnedPartition, now: float) -> None:
         """Handle an attempt without a result, of a partition that is still ours."""
         task = outcome.task
-        if self._is_excused(outcome):
-            task.attempt -= 1
         step = decide(outcome, task.attempt, self._policy)
         if isinstance(step, DeadLetter):
             _name_former_error(outcome, owned.starts.errors.get(task.offset))
@@ -165,10 +166,13 @@ class ResultHandler:
         else:
             self._answer_failure(outcome)
 
-    def _is_excused(self, outcome: Outcome) -> bool:
-        """Return whether the attempt does not count, because its process died after it had saved a checkpoint."""
-        died = outcome.failure is not None and outcome.failure.type == "ProcessDied" and outcome.started_ns > 0
-        return died and self._long_tasks.made_checkpoint(outcome.task)
+    def _excuse(self, outcome: Outcome) -> None:
+        """Do not count an attempt whose process died after it had saved a checkpoint."""
+        task, failure = outcome.task, outcome.failure
+        died = failure is not None and failure.type == "ProcessDied" and outcome.started_ns > 0
+        if died and not self._guarantee.starts_once:
+            made = self._long_tasks.made_checkpoint(task)
+            task.attempt = attempts_after(task.attempt, End.DIED, new_checkpoint=made)
 
     def _answer_failure(self, outcome: Outcome) -> None:
         if self._store is not None:
@@ -191,7 +195,7 @@ class ResultHandler:
         else:
             self._drop(outcome, "cancelled")
             self._long_tasks.waits(task)
-            task.attempt -= 1
+            task.attempt = attempts_after(task.attempt, End.STOPPED)
             owned.requeue(task)
 
     def _drop(self, outcome: Outcome, reason: str) -> None:

@@ -22,6 +22,7 @@ from worker.core.detached import (
     read_mark,
     view_of,
 )
+from worker.core.retry import End, attempts_after
 from worker.core.task_state import Origin
 from worker.kafka.ports import KafkaFailure
 
@@ -165,11 +166,16 @@ class Watcher:
             self._read_at = now + AGAIN_SECONDS  # the start is recorded by a commit that begins after this
             return
         released = mark.kind is MarkKind.RELEASED
-        attempts = mark.attempts if released else one.task.attempt
+        attempts = mark.attempts if released else self._attempts_of_the_dead(one)
         wait = max(0.0, mark.ready_at - time.time()) if released else 0.0
         one.owned.take_over(one.offset, attempts, now + wait if wait else 0.0)
         self._metrics.add("taken_over_total")
         log.warning("task.taken_over", **one.origin._asdict(), holder=one.task.holder, attempts=attempts)
+
+    def _attempts_of_the_dead(self, one: _Watched) -> int:
+        attempt = one.task.attempt
+        made = self._long_tasks.made_checkpoint_elsewhere(one.origin, attempt)
+        return attempts_after(attempt, End.DIED, new_checkpoint=made)
 
     def _lose(self, one: _Watched) -> None:
         """Give up a task whose holder is gone, because it must not start again (at-most-once)."""

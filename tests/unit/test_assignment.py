@@ -233,12 +233,13 @@ def test_what_a_former_owner_has_answered_is_not_done_again() -> None:
 
 
 def test_a_partition_with_full_metadata_does_not_stop_the_others() -> None:
-    """It has tasks that are ready, and none of them may start."""
+    """It has tasks that are ready, and none of them may start before its lowest one has ended."""
     assignment = Assignment("unordered")
     assignment.assign(dict.fromkeys([DEEP, SHALLOW], 0))
     for partition in (DEEP, SHALLOW):
         assignment.admit([Record(partition, offset, None, b"xx") for offset in range(3)])
     full = assignment.partitions[DEEP]
+    full.take(1, 0.0, below=math.inf)
     full.recorded(LIMIT)
     assignment.request_starts(ALONE, 0.0, in_flight=0)
     confirm(assignment)

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 PREFIX = "kw1"
 LIMIT = 4_095  # characters; this client sends no more
-NEARLY_FULL = LIMIT * 3 // 4  # above this size, no task starts out of order
+NEARLY_FULL = LIMIT * 3 // 4  # above this size, a task starts only below an answered one
+FULL = LIMIT - 512  # above this size, only the lowest task starts; the rest is for detached tasks
 MOST_DETACHED = 16  # of one partition: even with the longest numbers, half of the remaining room
 MOST_ERRORS = 8  # errors kept for one partition: the latest ones
 LONGEST_ERROR = 32  # characters
-CHARACTERS_PER_TASK = 12  # about the most that one more unanswered task between answered ones adds
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
@@ -106,6 +106,15 @@ def encode(metadata: CommitMetadata, offset: int) -> str:
     if metadata.transaction_id:
         parts.append(f"t{metadata.transaction_id}")
     return " ".join(parts) if len(parts) > 2 else ""  # noqa: PLR2004 - prefix and offset alone say nothing
+
+
+def characters_per_task(distance: int) -> int:
+    """Return the most that one more task adds, up to this distance from the committed offset.
+
+    A failed task adds most: its distance in ``a`` and in ``p``, its attempts in up to three digits, and three
+    separators.
+    """
+    return 2 * len(f"{distance:x}") + 6
 
 
 def without_transaction(text: str) -> str:

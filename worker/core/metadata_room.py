@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.core.commit_metadata import CHARACTERS_PER_TASK, NEARLY_FULL
+from worker.core.commit_metadata import FULL, NEARLY_FULL, characters_per_task
 
 
 class MetadataRoom:
@@ -15,9 +15,16 @@ class MetadataRoom:
         self.unrecorded = 0  # tasks answered or failed since the last commit
         self._size = 0  # characters of the last metadata
 
-    def left(self, under_way: int) -> int:
-        """Return how many more tasks may start out of order if all of them and those under way must be recorded."""
-        return (NEARLY_FULL - self._size) // CHARACTERS_PER_TASK - under_way - self.unrecorded
+    def left(self, under_way: int, distance: int, *, size: int = NEARLY_FULL) -> int:
+        """Return how many more tasks may start if all of them and those under way must be recorded within ``size``.
+
+        ``distance`` is that of the last admitted offset from the committed one.
+        """
+        return (size - self._size) // characters_per_task(distance) - under_way - self.unrecorded
+
+    def reserve(self, under_way: int, distance: int) -> int:
+        """Return how many more tasks may start below answered ones."""
+        return self.left(under_way, distance, size=FULL)
 
     @property
     def is_nearly_full(self) -> bool:

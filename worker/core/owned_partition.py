@@ -144,7 +144,7 @@ class OwnedPartition:
         """
         if self._out_of_order:
             below = min(below, self._start_below())
-            limit = min(limit, max(1, self._room()))
+            limit = min(limit, max(1, self._room()))  # one at a time without room
         tasks = self.queue.take(limit, below, now, held=() if unlimited else self.starts.held)
         if tasks:
             self.in_flight += len(tasks)
@@ -157,14 +157,17 @@ class OwnedPartition:
 
     def head(self, now: float) -> int | None:
         """Return the offset of the next task to dispatch; None if none may start now."""
-        return self.queue.head(now, self._start_below())
+        return self.queue.head(now, self._start_below() if self._out_of_order else math.inf)
 
     def _start_below(self) -> float:
         """Return the offset below which tasks fit into the commit metadata."""
-        if not self._out_of_order or self.has_room:
+        if self.has_room:
             return math.inf
         self.room.full = True
-        return self._highest_answered  # tasks between answered ones shorten the metadata
+        first = self.lowest_here + 1  # its answer shortens the metadata, because the position moves
+        if self.room.reserve(self.in_flight + self.unconfirmed, self._distance) <= 0:
+            return first
+        return max(first, self._highest_answered)  # answers between answered ones mostly shorten the metadata too
 
     def pull(self, offset: int) -> Task | None:
         """Take the waiting task with this offset, to be answered without a start; None if it does not wait."""
@@ -179,7 +182,11 @@ class OwnedPartition:
 
     def _room(self) -> int:
         """Return how many more tasks may start out of order if each of them must be recorded."""
-        return self.room.left(self.in_flight + self.unconfirmed)
+        return self.room.left(self.in_flight + self.unconfirmed, self._distance)
+
+    @property
+    def _distance(self) -> int:
+        return max(0, self.offsets.last - self.position)
 
     def request_starts(self, count: int, now: float, *, least: int = 1) -> None:
         """Request the start of the next ``count`` tasks if fewer than ``least`` of them may start."""

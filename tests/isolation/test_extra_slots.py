@@ -53,6 +53,18 @@ def test_short_tasks_do_not_wait_for_a_long_one(make: Callable[..., Rig]) -> Non
     assert (last.task, last.result) == (long, b"slept")
 
 
+def test_a_task_that_has_reported_is_long_after_a_second(make: Callable[..., Rig]) -> None:
+    """The poll thread notes the report; long before ``WORKER_LONG_AFTER`` others run beside it."""
+    rig = make(Policy(extra_slots=1, long_after=30.0))
+    long, behind = rig.submit("nap 4", "ok")
+    long.reported = True
+    begin = time.monotonic()
+    (outcome,) = rig.take(1)
+    assert outcome.task is behind
+    assert time.monotonic() - begin < 3
+    assert [running.task for running in rig.executor.beside] == [long]
+
+
 def test_without_extra_slots_they_wait(make: Callable[..., Rig]) -> None:
     rig = make(Policy(long_after=LONG_AFTER))
     tasks = rig.submit("nap 0.6", "ok")

@@ -54,6 +54,16 @@ def test_a_process_gives_way_to_a_new_member_at_once(wide: World) -> None:
     wide.until(lambda: holder.owned == [], 3.0)
 
 
+def test_a_task_that_reports_progress_is_long_at_once(wide: World) -> None:
+    """Long before ``WORKER_LONG_AFTER``, others need not wait for it."""
+    wide.request("long", 0, work=Work(600.0, reports=((0.1, 0.01),)))
+    pair = [wide.process(state_topic=STATES, long_after=300.0, ordering="unordered") for _ in range(2)]
+    wide.until(lambda: any(one.starts for one in pair))
+    for number in range(20):
+        wide.request(f"short-{number}", number % 4, work=Work(0.1))
+    wide.until(lambda: len(wide.answered()) == 20, 20.0)
+
+
 def test_a_failed_view_of_the_group_is_logged_and_requested_again(
     wide: World, lines: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,7 +88,7 @@ class FollowUp(NamedTuple):
 class Task:
     """A request that this process works on: its record, its claim and its attempts so far."""
 
-    __slots__ = ("attempt", "claim", "group", "progress", "record", "resume", "size", "upcoming")
+    __slots__ = ("attempt", "claim", "group", "progress", "record", "reported", "resume", "size", "upcoming")
 
     def __init__(self, record: Record, claim: Claim, attempt: int = 0) -> None:
         self.record = record
@@ -98,6 +98,7 @@ class Task:
         self.size = len(record.key or b"") + len(record.value or b"")  # bytes in memory
         self.resume: bytes | None = None  # the checkpoint to resume from
         self.progress: tuple[float, str] | None = None  # fraction and message that the running attempt reported
+        self.reported = False  # the running attempt has reported progress or a checkpoint
         self.upcoming: tuple[Record, ...] = ()  # requests that will probably start next, if the handler asked for them
 
     @property

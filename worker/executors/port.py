@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from worker.core.model import Task
 
 
+REPORTED_SECONDS = 1.0  # a task that reports is long from then on, so that short ones that report move no partition
+
+
 class Running(NamedTuple):
     """The running task, and the seconds since its start."""
 
@@ -23,6 +26,10 @@ class Running(NamedTuple):
     seconds: float
     pid: int = 0  # of the child process that runs it; 0 if it runs in this process
     batch: Sequence[Task] = ()  # all tasks of the batch, if it is the first of one
+
+    def is_long(self, long_after: float) -> bool:
+        """Return whether it is a long task: others should not wait for it."""
+        return self.seconds >= (min(long_after, REPORTED_SECONDS) if self.task.reported else long_after)
 
 
 class Expired(NamedTuple):

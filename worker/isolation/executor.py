@@ -175,7 +175,7 @@ class ProcessExecutor:
         if len(self._beside) >= self._policy.extra_slots or self._slot.closed:
             return False
         running = self._slot.running
-        return running is not None and running.seconds >= self._policy.long_after
+        return running is not None and running.is_long(self._policy.long_after)
 
     def _set_aside(self) -> None:
         """Move the tasks that wait for the running task to another slot, as far as the order allows."""

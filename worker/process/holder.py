@@ -189,8 +189,9 @@ class Holder:
 
     def _long_task(self) -> Task | None:
         running = self._executor.running
-        long = running is not None and running.seconds >= self._config.long_after
-        return running.task if running is not None and long and running.task.claim.valid else None
+        if running is None or not running.is_long(self._config.long_after) or not running.task.claim.valid:
+            return None
+        return running.task
 
     def _should_give_way(self, now: float, waiting: Callable[[Task], bool]) -> bool:
         task = self._long_task()

@@ -89,7 +89,7 @@ class Snapshots:
     def _set_task_gauges(self) -> None:
         running, put = all_running(self._executor), self._metrics.set
         put("busy", int(bool(running)))
-        put("busy_long", int(any(one.seconds >= self._long_after for one in running)))
+        put("busy_long", int(any(one.is_long(self._long_after) for one in running)))
         put("long_tasks", self._long_tasks.count)
         shown = {str(origin_of(one.task)): one.task.progress for one in running}
         put("task_progress", {origin: progress[0] for origin, progress in shown.items() if progress is not None})

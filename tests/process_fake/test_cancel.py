@@ -87,12 +87,12 @@ def test_a_running_task_is_asked_to_stop(world: World, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_result_that_was_returned_all_the_same_is_a_result(world: World, guarantee: str) -> None:
+def test_a_cancelled_request_is_answered_as_such_whatever_its_handler_returns(world: World, guarantee: str) -> None:
     world.request("deaf", work=Work(20.0, obeys=None))
     start(world, guarantee=guarantee)
     world.run(5)
     world.cancel(0)
-    world.until(lambda: outcomes(world) == {0: OK})
+    world.until(lambda: outcomes(world) == {0: CANCELLED})
     world.until(lambda: not world.table.cancels, seconds=5)
 
 

@@ -43,7 +43,7 @@ Examples:
 \b
 A waiting request is answered CANCELLED and never starts. A running request is asked to stop:
 its context.cancelled is set with the reason "requested", and with WORKER_ISOLATION=process it is
-killed WORKER_CANCEL_GRACE later. It is answered CANCELLED too, unless it returns a result first.
+killed WORKER_CANCEL_GRACE later. When it ends, it is answered CANCELLED too.
 
 \b
 ORIGIN can also be an id from worker submit --ids or from a client.

@@ -45,6 +45,7 @@ class ResultHandler:
     ) -> None:
         config = shared.config
         self._guarantee = shared.guarantee
+        self._stores_results = bool(config.offset_store)
         self._lifecycle = shared.lifecycle
         self._mailbox = mailbox
         self._assignment = shared.assignment
@@ -90,12 +91,13 @@ class ResultHandler:
         return True
 
     def _report(self, report: Report) -> None:
+        report.task.reported = True
         if report.progress is not None:
             report.task.progress = report.progress
         self._long_tasks.report(report)
 
     def to_cancel(self, task: Task) -> None:
-        """Note that a running task was asked to stop. If it ends without a result, it is answered ``CANCELLED``."""
+        """Note that a running task was asked to stop. It is answered ``CANCELLED``, even if it returns a result."""
         self._to_cancel.add(task)
 
     def cancel(self, task: Task, owned: OwnedPartition) -> None:
@@ -115,10 +117,10 @@ class ResultHandler:
 
     def _handle(self, outcome: Outcome, now: float) -> None:
         task = outcome.task
-        task.progress = None
+        task.progress, task.reported = None, False
         if self._to_cancel and task in self._to_cancel:
             self._to_cancel.remove(task)
-            if outcome.verdict is not OK:
+            if not (outcome.verdict is OK and self._stores_results):  # the store has that result
                 outcome.verdict, outcome.failure = Verdict.CANCELLED, _CANCELLED
         moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
         if outcome.verdict is not OK:

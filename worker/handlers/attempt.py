@@ -15,6 +15,8 @@ from worker.handlers.judging import as_bytes, judge
 from worker.handlers.task_view import view_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.core.limits import Reason
     from worker.formats import DecodeRequest
     from worker.handlers.loader import Handler
@@ -57,6 +59,7 @@ class AttemptRunner:
         """``timeout`` is the time limit of a task in seconds, 0 for none. ``decode`` reads the requests."""
         self.sink: Sink | None = None  # receives the handler's reports
         self.starts: Starts | None = None
+        self._new_cancelled: Callable[[], Cancelled] = Cancelled  # makes the event that cancels an attempt
         self._timeout = timeout
         self._decode = decode
         self._handler = handler
@@ -152,10 +155,6 @@ class AttemptRunner:
         """Count the attempt and create its context, or return the outcome of a task that does not start."""
         task.attempt += 1
         return Context(view_of(task, deadline, self._decode), None, self, self._new_cancelled())
-
-    def _new_cancelled(self) -> Cancelled:
-        """Return the event that cancels the next attempt."""
-        return Cancelled()
 
     # -- reports of the handler, from any of its threads; reports of an attempt that has ended are ignored
 

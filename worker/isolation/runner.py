@@ -36,9 +36,9 @@ class ChildRunner(AttemptRunner):
         self.sink = _ReportSink(self, write)
         self._words = words
         self._descriptor = descriptor
+        self._new_cancelled = self._cancelled_by_parent
 
-    def _new_cancelled(self) -> Cancelled:
-        """See ``AttemptRunner``."""
+    def _cancelled_by_parent(self) -> Cancelled:
         return cast("Cancelled", RemoteCancelled(self._words, self._descriptor, self.number))
 
 

@@ -65,7 +65,8 @@ class Fetcher:
         startable, startable_bytes = self._assignment.startable(now)
         plan = self._plan(now, startable, startable_bytes, idle=idle)
         self._apply_pause(plan, idle=idle, now=now)
-        waits_for_commit = self._waits_for_commit(startable)
+        waits_for_commit = self._committer.in_flight and startable > 0
+        self.commit_wait = min(COMMIT_WAIT_LIMIT, self.commit_wait * 1.1) if waits_for_commit else COMMIT_WAIT
         if plan.limit is None:
             if self._committer.in_flight:
                 self._admit(self._consumer.poll(1, 0.0))  # the reply to a commit arrives inside a poll
@@ -73,11 +74,6 @@ class Fetcher:
         # The task that waits for a commit is already due, so its time does not say how long to wait.
         longest = self.commit_wait if waits_for_commit else self._until_due(now)
         return self._admit(self._consumer.poll(plan.limit, longest if idle else 0.0)) or idle
-
-    def _waits_for_commit(self, startable: int) -> bool:
-        waits = self._committer.in_flight and bool(startable)
-        self.commit_wait = min(COMMIT_WAIT_LIMIT, self.commit_wait * 1.1) if waits else COMMIT_WAIT
-        return waits
 
     def _plan(self, now: float, startable: int, startable_bytes: int, *, idle: bool) -> FetchPlan:
         buffer = self._buffer()

@@ -60,7 +60,7 @@ class TransactionalResponder:
 
     The requests of a transaction are settled in the ledgers when it is sent; nothing else commits meanwhile (``busy``).
     If it is aborted, they are incomplete again, and their responses are sent again until they are committed or the
-    leases have ended. So each transaction commits the offsets of its own answers and of committed ones, and no others.
+    leases have ended. So each transaction commits only offsets whose answers are in it or committed before.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from pipeline.exactly_once.runs import announced, submit_name
 from pipeline.kafka.connector import read_batch
 from pipeline.kafka.sending import progress_log_of
 from pipeline.kafka.topics import Topics
+from pipeline.lake.files import Files
 from pipeline.lake.manifest import recorded_manifest
 from pipeline.lake.schemas import MANIFEST
 from pipeline.lake.tables import read_table, table_exists
@@ -19,7 +20,6 @@ from pipeline.lake.tables import read_table, table_exists
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.lake.files import Files
     from pipeline.settings import Common, KafkaSettings
 
 _PLACE = ["topic", "partition", "offset"]
@@ -95,9 +95,23 @@ def _sent(spark: SparkSession, settings: Common, kafka: KafkaSettings) -> Expect
     numbers = records.select(
         attribution.space_of("topic", "partition").alias("space"), F.col("offset").alias("number"), *_PLACE, "timestamp"
     ).persist()
+    rows = numbers.count()
+    if rows:
+        _refuse_other_jobs(records, other_jobs(Files(spark), settings), settings)
     topics = [topic for name in kafka.request_topics if (topic := Topics(kafka).find(name))]
     deleted = {f"{topic.name}/{p}": span.low for topic in topics for p, span in topic.spans.items() if span.low}
-    return ExpectedRequests("topic", numbers, [topic.name for topic in topics], numbers.count(), deleted)
+    return ExpectedRequests("topic", numbers, [topic.name for topic in topics], rows, deleted)
+
+
+def _refuse_other_jobs(records: DataFrame, others: list[str], settings: Common) -> None:
+    """Raise JobError if all requests belong to jobs that have a manifest in this lake: the name must be a mistake."""
+    key = F.coalesce(F.col("key").cast("string"), F.lit(""))
+    mine = ~(key.contains("/") & F.substring_index(key, "/", 1).isin(others))
+    if others and not records.where(mine).head(1):
+        raise JobError(
+            f"job {settings.job!r} has no manifest at {settings.manifest}, and all requests belong to other jobs of "
+            f"this lake ({', '.join(sorted(others))}): is --job right?"
+        )
 
 
 def sent_records(spark: SparkSession, kafka: KafkaSettings) -> DataFrame | None:

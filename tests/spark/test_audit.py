@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.audit.result import Verdict
+from pipeline.errors import JobError
 from pipeline.jobs.audit import audit
 from pipeline.jobs.collect import collect
 from tests.spark.support import tables
@@ -168,6 +169,16 @@ def test_without_a_manifest_the_request_topic_is_what_counts(spark: SparkSession
     assert findings.requests_from == "topic"
     assert (counts.planned, counts.missing, counts.duplicate, counts.unexpected) == (len(everywhere), 1, 1, 1)
     assert listed(site, "missing", "partition", "offset") == {min(everywhere)}
+
+
+def test_a_job_that_nobody_planned_is_refused_among_others(spark: SparkSession, site: Site) -> None:
+    """The name is a mistake. With one request that belongs to no planned job, the topic counts as a whole."""
+    planned(spark, site, 2)
+    sent = site.send_requests(range(2))
+    site.send(site.acks, [site.answer(n, sent[n]) for n in range(2)])
+    collect(spark, site.collecting())
+    with pytest.raises(JobError, match="all requests belong to other jobs of this lake"):
+        audit(spark, site.auditing(job="typo"))
 
 
 def test_answers_in_another_order_than_their_requests_are_counted(spark: SparkSession, site: Site) -> None:

@@ -54,9 +54,14 @@ GOALS: dict[str, Goal] = {
     "1 s": Goal(f"{_EFFICIENCY}, 1 s tasks", "1", at_least=0.99),
     "p50": Goal(f"{_ROUND_TRIP}, p50", "the bare loop", at_most=1.5, unit=TIMES),
     "p99": Goal(f"{_ROUND_TRIP}, p99", "the bare loop", at_most=2, unit=TIMES),
-    "pareto": Goal("makespan of heavy-tailed tasks, detaching", "greedy list schedule", at_most=1.05, unit=TIMES),
+    "pareto": Goal(
+        "makespan of heavy-tailed tasks, detaching and an extra slot", "greedy list schedule", at_most=1.05, unit=TIMES
+    ),
     "bimodal": Goal(
-        "makespan, one long task in each hundred, detaching", "greedy list schedule", at_most=1.05, unit=TIMES
+        "makespan, one long task in each hundred, detaching and an extra slot",
+        "greedy list schedule",
+        at_most=1.05,
+        unit=TIMES,
     ),
     "blocked": Goal(_BEHIND, "", at_most=12, unit="s"),
     "blocked, extra slot": Goal(

@@ -121,7 +121,7 @@ class ResultHandler:
         if self._to_cancel and task in self._to_cancel:
             self._to_cancel.remove(task)
             if not (outcome.verdict is OK and self._stores_results):  # the store has that result
-                outcome.verdict, outcome.failure = Verdict.CANCELLED, _CANCELLED
+                outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()
         moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
         if outcome.verdict is not OK:
             self._excuse(outcome)

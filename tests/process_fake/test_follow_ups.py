@@ -126,7 +126,9 @@ def test_an_aborted_transaction_sends_nothing_twice(world: World) -> None:
     failures = deque([KafkaFailure("COORDINATOR_NOT_AVAILABLE", "scripted")] * 2)
     transactor: Any = process.transaction_thread._transactor
     end = transactor.end
-    transactor.end = lambda transaction, _: end(transaction, Twist(failure=failures.popleft() if failures else None))
+    transactor.end = lambda transaction, _: end(
+        transaction, Twist(failure=failures.popleft() if failures and transaction.messages else None)
+    )
     assert answers(world, 1) == [(OK, "")]
     assert process.counter("transactions_aborted_total", "COORDINATOR_NOT_AVAILABLE") == 2
     assert (len(process.starts), payloads(world, NEXT)) == (1, ["a"])

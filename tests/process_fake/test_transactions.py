@@ -38,3 +38,19 @@ def test_what_is_lost_while_the_broker_is_away_does_not_keep_the_process_from_le
     world.run(5)
     (code,) = world.leave(process)
     assert code is ExitCode.DRAIN_TIMED_OUT
+
+
+def test_a_late_copy_of_a_commit_does_not_set_the_position_back(world: World) -> None:
+    """The client repeats a request after its connection was lost, and the first copy may arrive much later."""
+    world.broker.late_copies = 30.0
+    for _ in range(3):
+        world.request(work=Work(seconds=5.0))
+    first = world.process(guarantee="exactly-once")
+    world.until(lambda: len(world.answered()) == 3)
+    world.run(60)
+    assert world.committed() == 3
+    first.kill()
+    world.broker.group("group").leave(first.consumer)
+    world.process(guarantee="exactly-once")
+    world.run(60)
+    assert world.answered() == [(0, 0), (0, 1), (0, 2)]

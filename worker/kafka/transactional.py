@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from worker.kafka.ports import Handshake, Message, Transaction
 
-DELAYED_SECONDS = 1.0  # an end of a transaction that took longer may have been requested twice
+DELAYED_SECONDS = 1.0  # a request that took longer may have been sent twice
 GIVE_UP_SECONDS = 10.0  # this long after a transaction's time-out, its client is not asked to end it any more
 FENCED_SECONDS = 600.0  # a second fencing within this time is fatal
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
@@ -69,7 +69,7 @@ class ConfluentTransactor(RepeatedCalls):
                 self._drop()  # the next client ends the open transaction, whose commit was not requested
             return Ended(committed=False, superseded=True)
         if error is None:
-            error = self._end(client.commit_transaction)
+            error = self._request(client.commit_transaction)
             if error is None:
                 self._renew_if_disturbed()
                 return Ended(committed=True)
@@ -102,7 +102,7 @@ class ConfluentTransactor(RepeatedCalls):
         refused = self._produce(client, transaction.messages)
         # Call this even after a failure: if the transaction had already failed, only this call tells why.
         send = functools.partial(client.send_offsets_to_transaction, *self._offsets(transaction))
-        return self._repeat(send, self._lifetime + GIVE_UP_SECONDS) or refused
+        return self._request(send) or refused
 
     def _offsets(self, transaction: Transaction) -> tuple[list[ck.TopicPartition], object]:
         """Return the positions of the transaction, or its mark, and the group that they belong to."""
@@ -147,8 +147,8 @@ class ConfluentTransactor(RepeatedCalls):
                     break
         return None
 
-    def _end(self, call: Callable[[float], object]) -> ck.KafkaError | None:
-        """Commit or abort. Record whether the request for it may have been sent more than once."""
+    def _request(self, call: Callable[[float], object]) -> ck.KafkaError | None:
+        """Send offsets, commit or abort. Record whether the request for it may have been sent more than once."""
         started = time.monotonic()
         error = self._repeat(call, self._lifetime + GIVE_UP_SECONDS)
         self._disturbed = self._disturbed or time.monotonic() - started > DELAYED_SECONDS
@@ -156,7 +156,7 @@ class ConfluentTransactor(RepeatedCalls):
 
     def _abort(self, client: ck.Producer) -> bool:
         """Abort. Return whether it is certain that nothing of the transaction remains."""
-        error = self._end(client.abort_transaction)
+        error = self._request(client.abort_transaction)
         with contextlib.suppress(ck.KafkaException):
             client.poll(0)  # the errors of the messages
         return error is None
@@ -177,11 +177,11 @@ class ConfluentTransactor(RepeatedCalls):
         found = self._committed(self._checker, without_offsets(partitions))
         positions = (Position(place.offset, place.metadata or "") for place in found)
         committed = was_committed(transaction.positions, dict(zip(partitions, positions, strict=True)))
-        if committed is None:
+        if committed is None and transaction.messages:
             raise ClientFatalError(
                 f"another process has committed these partitions after a failed transaction: {failure}"
             )
-        return Ended(committed, None if committed else failure)
+        return Ended(bool(committed), None if committed else failure)
 
     def _resolve_mark(self, handshake: Handshake, failure: KafkaFailure) -> Ended:
         """Do the same for the answer to a detached task, whose mark shows it."""
@@ -220,7 +220,7 @@ class ConfluentTransactor(RepeatedCalls):
             discard(client)
 
     def _renew_if_disturbed(self) -> None:
-        """Get a new epoch after a disturbance, or a delayed request to end this transaction could end the next one."""
+        """Get a new epoch after a disturbance, or a delayed request of this transaction could change the next one."""
         if self._disturbed:  # see KIP-890
             self._drop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from worker.core.commit_metadata import CommitMetadata, Detached
     from worker.core.model import Partition
     from worker.core.owned_partition import OwnedPartition
-    from worker.kafka.ports import Consumer
     from worker.process.shared import Shared
 
 OVERDUE_SECONDS = 1.0  # a start that waits longer for its commit goes ahead, because the broker must be unavailable
@@ -38,6 +37,16 @@ class Commit(NamedTuple):
     detached: Mapping[int, Detached]
 
 
+class CommitChannel(Protocol):
+    """How commits are sent: by the consumer, or in transactions."""
+
+    def commit(self, positions: Mapping[Partition, Position]) -> None:
+        """Send a commit. The reply arrives through ``CommitListener.committed``."""
+
+    def coordinator_answers(self) -> bool:
+        """Return whether a commit without a reply is lost, because the coordinator replies to later requests."""
+
+
 class Committer:
     """Sends one asynchronous commit at a time and handles the replies (``CommitListener``). Used on the poll thread.
 
@@ -45,13 +54,13 @@ class Committer:
     without it, and the broker might mistake a commit beside it for the later one.
     """
 
-    def __init__(self, shared: Shared, consumer: Consumer) -> None:
+    def __init__(self, shared: Shared, channel: CommitChannel) -> None:
         config = shared.config
         self.leaving = False  # no task starts any more: commits record that none is running
         self.fenced = False  # the last commit failed because the group does not know this member
         self.round_trip = 0.002  # seconds from a commit to its reply, as a running mean
         self._guarantee = shared.guarantee
-        self._consumer = consumer
+        self._channel = channel
         self._assignment = shared.assignment
         self._metrics = shared.metrics
         self._clock = shared.clock
@@ -182,7 +191,7 @@ class Committer:
         self._policy.sent(now)
         self._sent_at = now
         self._under_way = {one.owned.partition: one for one in commits}
-        self._consumer.commit({partition: one.position for partition, one in self._under_way.items()})
+        self._channel.commit({partition: one.position for partition, one in self._under_way.items()})
 
     # -- replies
 
@@ -211,7 +220,7 @@ class Committer:
 
         A reply to a later request on the same connection shows that the commit is no longer under way.
         """
-        if not self._consumer.coordinator_answers():
+        if not self._channel.coordinator_answers():
             self._policy.wait_longer(now)
             return
         lost = list(self._under_way.values())

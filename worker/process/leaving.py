@@ -140,3 +140,4 @@ class Leaving:
                 self._committer.commit_clean(self._clock())
                 sent = True
             self._consumer.poll(1, POLL_WAIT)
+            self._responder.serve(0, self._clock())  # a commit may be a transaction

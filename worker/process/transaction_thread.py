@@ -12,9 +12,10 @@ import structlog
 from worker.errors import ClientFatalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from worker.kafka.ports import Ended, Transaction, Transactor
+    from worker.core.model import Partition
+    from worker.kafka.ports import Ended, Position, Transaction, Transactor
 
 # No call of the client gets more than 3 s. Calls that take longer end after 10 s (socket.timeout.ms). One of them
 # sometimes never returns after a broker outage (librdkafka issue 5456).
@@ -33,8 +34,13 @@ class TransactionThread:
         self._notify = notify
         self._hung = 0
         self._sent_at = 0.0
-        self._transaction: Transaction | None = None
+        self._transaction: Transaction | None = None  # the last one that was sent
         self._worker = _Worker(make(), notify, None)
+
+    @property
+    def positions(self) -> Mapping[Partition, Position]:
+        """Return the positions of the transaction that was sent last."""
+        return {} if self._transaction is None else self._transaction.positions
 
     def send(self, transaction: Transaction) -> None:
         """Begin to commit this transaction. The previous one must have ended."""

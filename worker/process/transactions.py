@@ -59,6 +59,7 @@ class TransactionalResponder:
     """Gathers the next transaction while one is under way. See ``Responder``.
 
     The requests of a transaction are settled in the ledgers when it is sent; nothing else commits meanwhile (``busy``).
+    The committer's transactions, which have no answers, use the same thread.
     If it is aborted, they are incomplete again, and their responses are sent again until they are committed or the
     leases have ended. So each transaction commits only offsets whose answers are in it or committed before.
     """
@@ -152,8 +153,8 @@ class TransactionalResponder:
 
     @property
     def busy(self) -> bool:
-        """See ``Responder``: return whether a transaction is under way, or has to be repeated."""
-        return self._thread.busy or bool(self._aborted)
+        """See ``Responder``: return whether a transaction is under way, has to be repeated, or may not follow yet."""
+        return self._thread.busy or bool(self._aborted) or self._clock() < self._quiet_until
 
     def quiesce(self) -> bool:
         """See ``Responder``."""
@@ -246,6 +247,7 @@ class TransactionalResponder:
         sent, self._sent = self._sent, None
         detached, self._sent_detached = self._sent_detached, None
         if sent is None:
+            self._committer.committed(self._thread.positions, ended.failure)
             return
         if ended.committed:
             if detached is None:

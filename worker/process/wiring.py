@@ -26,6 +26,7 @@ from worker.process.shared import Shared
 from worker.process.snapshot import Snapshots
 from worker.process.store_bridge import StoreBridge
 from worker.process.transaction_thread import TransactionThread
+from worker.process.transactional_commits import TransactionalCommits
 from worker.process.transactions import TransactionalResponder
 from worker.process.watcher import Watcher
 
@@ -118,7 +119,13 @@ class Assembly:
 
     @cached_property
     def _committer(self) -> Committer:
+        if self._shared.guarantee.transactional:
+            return Committer(self._shared, TransactionalCommits(self._transaction_thread, self.consumer))
         return Committer(self._shared, self.consumer)
+
+    @cached_property
+    def _transaction_thread(self) -> TransactionThread:
+        return self.make_thread(self.make_transactor, self.mailbox.notify)
 
     @cached_property
     def _long_tasks(self) -> LongTasks:
@@ -139,7 +146,7 @@ class Assembly:
         """Return the responder, which delivers answers one by one or in transactions. Only its client is created."""
         encoder = encoder_of(self.config)
         if self._shared.guarantee.transactional:
-            thread, committed = self.make_thread(self.make_transactor, self.mailbox.notify), self._long_tasks.settled
+            thread, committed = self._transaction_thread, self._long_tasks.settled
             return TransactionalResponder(self._shared, thread, encoder, self.consumer, self._committer, committed)
         settled = self._settled if self._bridge is None else self._bridge.settled
         return DeliveryResponder(self._shared, self.make_producer(), encoder, settled)

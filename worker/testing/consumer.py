@@ -240,6 +240,11 @@ class FakeConsumer:
         self._broker.request(
             lambda: answer(self._group.commit(self, sent) if known else removed), self._broker.commit_delay
         )
+        if self._broker.late_copies and known:
+            self._broker.request(lambda: self._take_copy(sent), self._broker.late_copies)
+
+    def _take_copy(self, sent: Mapping[Partition, Position]) -> None:
+        self._group.commit(self, sent)
 
     # -- callbacks
 

@@ -68,6 +68,7 @@ class Storage:
         self.topics: dict[str, Topic] = {}
         self.resume_delay = 0.0  # seconds from ``resume`` to the next record
         self.commit_delay = 0.001
+        self.late_copies = 0.0  # seconds after which a copy of each commit arrives, from an old connection; 0: none
         self.commit_faults: deque[Fault] = deque()
         self._away = False
         self._backlog: list[Callable[[], None]] = []  # what clients requested during an outage

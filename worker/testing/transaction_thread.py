@@ -9,7 +9,10 @@ from worker.kafka.ports import Ended
 from worker.testing.transactor import FakeTransactor, Twist
 
 if TYPE_CHECKING:
-    from worker.kafka.ports import Handshake, Transaction
+    from collections.abc import Mapping
+
+    from worker.core.model import Partition
+    from worker.kafka.ports import Handshake, Position, Transaction
     from worker.testing.broker import FakeBroker
 
 
@@ -27,10 +30,11 @@ class FakeTransactionThread:
         self._broker, self._transactor = broker, FakeTransactor(broker, group)
         self._group = broker.group(group)
         self._ending: Ended | None = None
+        self.positions: Mapping[Partition, Position] = {}
 
     def send(self, transaction: Transaction) -> None:
         """Begin to commit this transaction."""
-        self.busy, self._ending = True, None
+        self.busy, self._ending, self.positions = True, None, transaction.positions
         if transaction.handshake is None:
             self._broker.request(lambda: self._end(transaction), self.seconds)
         else:

@@ -66,7 +66,8 @@ class FakeTransactor:
     def find_out(self, transaction: Transaction) -> Ended:
         """See ``ports.Transactor``."""
         stands = self._group.committed
-        return Ended(all(stands.get(partition) == at for partition, at in transaction.positions.items()))
+        committed = all(stands.get(partition) == at for partition, at in transaction.positions.items())
+        return Ended(committed, None if committed else KafkaFailure("_TIMED_OUT", "scripted"))
 
     def close(self) -> None:
         """See ``ports.Transactor``."""

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import namespaces
 from tests.kafka_broker import SharedBroker
 from tests.running_order import Scheduler, in_running_order
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tests.kafka_broker import Broker
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +27,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
     """Return the run's real broker, for tests marked ``kafka``. If it cannot start, fail instead of skipping."""
     folder = tmp_path_factory.getbasetemp()
     return SharedBroker(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder).start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Fail a test that moves the test process to other namespaces, where later tests would not find the broker."""
+    with namespaces.kept():
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

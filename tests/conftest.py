@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[1]
 UNMEASURED = {Path("tests/model/test_detached_model.py"), Path("tests/process_fake/test_simulation.py")}
 """Long computations in Python, which take four times as long under coverage. Other tests cover the same code."""
 
+LOST_BROKER = pytest.StashKey[str]()
+
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
@@ -40,7 +42,15 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """End the broker when all test processes have ended."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
-        SharedBroker(session.config._tmp_path_factory.getbasetemp()).end()  # type: ignore[attr-defined]  # as the fixture
+        folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # as the fixture
+        session.config.stash[LOST_BROKER] = SharedBroker(folder).end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say if the broker had ended before the tests, which explains why they failed."""
+    if lost := config.stash.get(LOST_BROKER, ""):
+        terminalreporter.section("shared broker", red=True)
+        terminalreporter.line(lost)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler | None:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,10 @@ api: Any = kafka_admin  # its types are incomplete
 ROOT = Path(__file__).parents[1]
 RUNTIME = ROOT / ".runtime"
 CREATE_SECONDS = 20.0
+NOT_RUNNING = 3  # the exit code of scripts/kafka status
+FATAL = re.compile("FATAL|OutOfMemory|Shutdown broker|Too many open files|Map failed|No space left")
+ERRORS = re.compile("ERROR|Exception|Error:")
+SHOWN_ERRORS, SHOWN_LENGTH = 3, 300  # lines, and characters of a line
 
 
 # No test kills the shared broker, and the machine is busy. After 3 s without a heartbeat (see scripts/kafka), it would
@@ -49,12 +54,18 @@ class Broker:
 
     def script(self, *arguments: str) -> None:
         """Call ``scripts/kafka``: up, stop, kill, restart, down."""
-        done = subprocess.run(
-            [ROOT / "scripts" / "kafka", *arguments], env=self._environment, capture_output=True, text=True, check=False
-        )
+        done = self._script(*arguments)
         if done.returncode:
             message = f"scripts/kafka {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
             raise RuntimeError(message)
+
+    def lost(self) -> str:
+        """Return an empty text if its process runs. Otherwise return a line that says so, and the ends of its logs."""
+        if self._script("status").returncode != NOT_RUNNING:
+            return ""
+        console, log = (_lines(self.folder / name) for name in ("broker.console", "broker.log"))
+        title = f"The broker on {self.bootstrap} ended before the tests. Its last errors and the end of its log:"
+        return "\n".join([title, *_errors(console), *_errors(log[:-1]), *log[-1:]])
 
     def topic(self, partitions: int = 4, config: Mapping[str, str] | None = None) -> str:
         """Create a topic with a new name, and return the name."""
@@ -72,10 +83,26 @@ class Broker:
         """Set something for one group, perhaps before it exists."""
         groups.configure(self.bootstrap, group, {name: str(value)})
 
+    def _script(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(ROOT / "scripts" / "kafka"), *arguments]
+        return subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+
     def _create(self, count: int, partitions: int, config: Mapping[str, str] | None) -> list[str]:
         names = [f"t-{uuid.uuid4().hex[:12]}" for _ in range(count)]
         create_topics(self.bootstrap, names, partitions, config)
         return names
+
+
+def _lines(log: Path) -> list[str]:
+    """Return the lines of a log, shortened and without the frames of stacks."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return [line[:SHOWN_LENGTH] for line in lines if line.strip() and not line[0].isspace()]
+
+
+def _errors(lines: Sequence[str]) -> list[str]:
+    """Return the last lines that tell why a broker ended, or else the last ones with any error."""
+    found = (list(filter(pattern.search, lines)) for pattern in (FATAL, ERRORS))
+    return next(filter(None, found), [])[-SHOWN_ERRORS:]
 
 
 def create_topics(
@@ -140,12 +167,15 @@ class SharedBroker:
                     raise
             return self._broker()
 
-    def end(self) -> None:
-        """Stop it if it was started, and remove its files. No test may run any more."""
-        if self._place.exists():
-            self._broker().script("down", "--purge")
-            shutil.rmtree(json.loads(self._place.read_text())["folder"], ignore_errors=True)
-            self._place.unlink()
+    def end(self) -> str:
+        """Stop it if it was started, and remove its files. No test may run any more. Return ``Broker.lost``."""
+        if not self._place.exists():
+            return ""
+        lost = self._broker().lost()
+        self._broker().script("down", "--purge")
+        shutil.rmtree(json.loads(self._place.read_text())["folder"], ignore_errors=True)
+        self._place.unlink()
+        return lost
 
     def _broker(self) -> Broker:
         place = json.loads(self._place.read_text())

@@ -245,3 +245,15 @@ def test_a_partition_with_full_metadata_does_not_stop_the_others() -> None:
     confirm(assignment)
     assert taken(assignment, ALONE) == [(1, 0)]
     assert full.room.full
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+def test_with_full_metadata_only_the_lowest_task_may_be_answered_without_a_start(ordering: str) -> None:
+    """Its answer moves the position, which makes the metadata shorter."""
+    assignment = Assignment(ordering)
+    assignment.assign({DEEP: 0})
+    assignment.admit([Record(DEEP, offset, None, b"xx") for offset in range(3)])
+    full = assignment.partitions[DEEP]
+    assert [full.has_room_for(offset) for offset in range(3)] == [True, True, True]
+    full.recorded(LIMIT)
+    assert [full.has_room_for(offset) for offset in range(3)] == [True, False, False]

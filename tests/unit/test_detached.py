@@ -181,8 +181,10 @@ def test_a_task_that_is_taken_over_starts_only_when_a_commit_has_recorded_it() -
     owned.starts.confirm(10, set())
     owned.take_over(5, 1, 0.0)
     owned.request_starts(1, 0.0)
+    assert not owned.starts.may_start(5)
     assert not owned.take(1, 0.0, below=10)
     owned.confirm((5, ""), 10, set(), {})
+    assert owned.starts.may_start(5)
     assert [task.offset for task in owned.take(1, 0.0, below=10)] == [5]
 
 

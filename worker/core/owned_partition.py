@@ -175,6 +175,10 @@ class OwnedPartition:
             self.in_flight += 1
         return task
 
+    def has_room_for(self, offset: int) -> bool:
+        """Return whether the waiting task with this offset may be answered and still fit into the commit metadata."""
+        return offset < self._start_below()
+
     @property
     def has_room(self) -> bool:
         """Return whether another task may be answered out of order and still fit into the commit metadata."""

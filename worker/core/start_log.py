@@ -113,6 +113,10 @@ class StartLog:
         """Return the failed tasks that the broker still knows as waiting. They may not start yet."""
         return self._recorded_waiting | self.waiting if self._recorded_waiting or self.waiting else frozenset()
 
+    def may_start(self, offset: int) -> bool:
+        """Return whether a confirmed commit has recorded the next start of this task."""
+        return offset < self.confirmed and offset not in self.held
+
     def request(self, offset: int, limit: int) -> bool:
         """Request the start of tasks up to ``limit``, ``offset`` first. Return whether a commit must record it."""
         self.requested = max(self.requested, limit)

@@ -34,6 +34,7 @@ class Cancellations:
         results: ResultHandler,
     ) -> None:
         self._guarantee = shared.guarantee
+        self._lifecycle = shared.lifecycle
         self._long_tasks = long_tasks
         self._assignment = shared.assignment
         self._executor = executor
@@ -70,7 +71,23 @@ class Cancellations:
                 self._long_tasks.cancel_reached(origin, now)
         elif running is not None:
             self._stop(running, origin, now)
-        elif owned.has_room and (task := owned.pull(origin.offset)) is not None:
+        elif self._may_answer(origin.offset, owned):
+            self._take_out(origin, owned)
+
+    def _may_answer(self, offset: int, owned: OwnedPartition) -> bool:
+        """Return whether this process may answer the request without a start.
+
+        With at-most-once, that takes the same commit as a start. Otherwise the next owner of the partition could answer
+        it again. No task is dispatched between the reply to that commit and the next call of ``serve``. Once the
+        process is leaving, its commits take back the starts of waiting tasks.
+        """
+        if not self._guarantee.starts_once:
+            return True
+        return self._lifecycle.may_start and owned.starts.may_start(offset)
+
+    def _take_out(self, origin: Origin, owned: OwnedPartition) -> None:
+        """Answer the request if it waits in its queue. Take it back from the executor if it may be there."""
+        if owned.has_room_for(origin.offset) and (task := owned.pull(origin.offset)) is not None:
             self._count(origin, "queued")
             self._results.cancel(task, owned)
         elif owned.in_flight and origin.offset <= owned.offsets.last and origin not in self._withdrawn:

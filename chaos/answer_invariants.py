@@ -50,7 +50,10 @@ def _lost_at_most_once(evidence: Evidence) -> Iterator[Violation]:
     contradictory = [
         record
         for record in evidence.reported_lost & evidence.sent.keys()
-        if record in answered and record not in starts and evidence.sent[record].kind not in normal
+        if record in answered
+        and record not in starts
+        and evidence.sent[record].kind not in normal
+        and not (record in evidence.cancelled and {one.outcome for one in answered[record]} == {"CANCELLED"})
     ]
     yield from violation_of("lost", "reported as lost, and answered without a start", contradictory)
 

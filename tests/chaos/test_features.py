@@ -132,6 +132,16 @@ def test_a_request_does_not_start_long_after_it_was_cancelled(
     assert broken(e) == found
 
 
+def test_at_most_once_what_was_cancelled_without_a_start_may_be_reported_as_lost() -> None:
+    """The next owner does not know of an answer whose commit was lost. A result without a start is a contradiction."""
+    g = good("at-most-once")
+    journal = [one for one in g.journal if one.record != (0, 0)]
+    e = replace(g, journal=journal, reported_lost=frozenset({(0, 0)}), cancelled={(0, 0): 0.1})
+    assert broken(replace(e, answers=[answer(0, "CANCELLED"), *g.answers[1:]])) == set()
+    assert broken(e) == {"lost"}
+    assert broken(replace(e, answers=[answer(0, "CANCELLED"), *g.answers[1:]], cancelled={})) == {"lost"}
+
+
 # -- follow-up requests
 
 

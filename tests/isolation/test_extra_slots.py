@@ -12,6 +12,7 @@ from tests.isolation.rig import TOPIC, WAIT_LIMIT, names
 from worker.core.lease import Lease
 from worker.core.model import Partition, Task
 from worker.core.ordering_group import OrderingGroup
+from worker.executors.port import all_running
 from worker.isolation import linux
 from worker.isolation.policy import Policy
 
@@ -26,8 +27,8 @@ LONG_AFTER = 0.2
 MIB = 1 << 20
 
 
-def policy(**limits: float) -> Policy:
-    return Policy(extra_slots=1, long_after=LONG_AFTER, **limits)  # type: ignore[arg-type]
+def policy(slots: int = 1, **limits: float) -> Policy:
+    return Policy(extra_slots=slots, long_after=LONG_AFTER, **limits)  # type: ignore[arg-type]
 
 
 def set_aside(rig: Rig, task: Task) -> None:
@@ -81,6 +82,66 @@ def test_a_second_long_task_waits_for_a_free_slot(make: Callable[..., Rig]) -> N
     assert [running.task for running in rig.executor.beside] == [first]
     assert len(rig.family) == 2
     assert {one.task for one in rig.take(3)} == {first, second, third}
+
+
+def wait_running(rig: Rig, *tasks: Task) -> None:
+    """Wait until these run at the same time, and no other."""
+    end = time.monotonic() + WAIT_LIMIT
+    while {one.task for one in all_running(rig.executor)} != set(tasks):
+        assert time.monotonic() < end, "they do not run at the same time"
+        rig.executor.check()
+        time.sleep(0.005)
+
+
+def test_as_many_others_as_slots_run_beside_a_long_one(make: Callable[..., Rig]) -> None:
+    """They are short, and a further one waits for one of them."""
+    rig = make(Policy(extra_slots=2, long_after=1.5))
+    long, first, second, third = rig.submit("nap 4", "nap 1", "nap 1", "ok")
+    wait_running(rig, long, first, second)
+    assert len(rig.family) == 3
+    assert {one.task for one in rig.take(3)} == {first, second, third}
+    assert [one.task for one in rig.take(1)] == [long]
+
+
+def test_when_every_slot_has_a_long_task_the_next_waits(make: Callable[..., Rig]) -> None:
+    rig = make(policy(slots=2))
+    *long, behind = rig.submit("nap 2", "nap 2", "nap 2", "ok")
+    wait_running(rig, *long)
+    time.sleep(2 * LONG_AFTER)
+    wait_running(rig, *long)
+    assert len(rig.family) == 3
+    outcomes = rig.take(4)
+    assert outcomes[0].task is not behind
+
+
+def test_without_a_long_task_they_run_one_by_one(make: Callable[..., Rig]) -> None:
+    rig = make(Policy(extra_slots=2))
+    tasks = rig.submit("nap 0.2", "nap 0.2", "nap 0.2")
+    for task in tasks:
+        rig.wait_running(task)
+        assert not rig.executor.beside
+        assert [one.task for one in rig.take(1)] == [task]
+    assert len(rig.family) == 1
+
+
+def test_short_tasks_beside_a_long_one_share_the_children(make: Callable[..., Rig]) -> None:
+    """No child starts for each of them. When the long task has ended, all but one end."""
+    rig = make(Policy(extra_slots=2, long_after=1.0))
+    (long,) = rig.submit("nap 5")
+    set_aside(rig, long)
+    children = set()
+    for _ in range(4):
+        pair = rig.submit("nap 0.2", "nap 0.2")
+        wait_running(rig, long, *pair)
+        children |= set(rig.family)
+        assert {one.task for one in rig.take(2)} == set(pair)
+    assert len(children) == 3
+    assert [one.task for one in rig.take(1)] == [long]
+    end = time.monotonic() + WAIT_LIMIT
+    while rig.family != [rig.link.child.pid]:
+        assert time.monotonic() < end, "a child is left"
+        time.sleep(0.01)
+    assert names(rig.run("ok")) == ["OK"]
 
 
 def test_the_child_of_a_long_task_ends_with_it(make: Callable[..., Rig]) -> None:

@@ -55,3 +55,17 @@ def test_short_requests_pass_a_long_one(site: Callable[..., Site], guarantee: st
     waited = [sent for sent in shorts if sent not in free]
     assert all(started_and_ended(one, sent)[0] > end for sent in waited), "it was overtaken"
     one.finish()
+
+
+def test_as_many_run_beside_a_long_one_as_there_are_slots(site: Callable[..., Site]) -> None:
+    """Each of two slots is used, and no more than these."""
+    one = site(partitions=5, **VARIABLES | {"WORKER_EXTRA_SLOTS": "2"})
+    one.start().wait_ready()
+    (long,) = one.submit([task(0, '{"do": "nap", "seconds": 15}', partition=0)])
+    others = one.submit(task(at, '{"do": "nap", "seconds": 2}', partition=at) for at in range(1, 5))
+    one.wait_answered()
+    times = [started_and_ended(one, sent) for sent in (long, *others)]
+    running = [sum(first <= start < end for first, end in times) for start, _ in times]
+    assert max(running) == 3, f"tasks that run at each start: {running}"
+    assert max(end for _, end in times[1:]) < times[0][1], "they have waited for the long task"
+    one.finish()

@@ -10,6 +10,7 @@ import pytest
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import GROUP, REQUESTS, STATES, World
 from worker.core.detached import client_id_of
+from worker.executors.port import Running
 from worker.kafka.ports import KafkaFailure, MemberView
 from worker.testing.group_calls import FakeGroupClient
 
@@ -52,6 +53,23 @@ def test_a_process_gives_way_to_a_new_member_at_once(wide: World) -> None:
     newcomer.subscribe([REQUESTS], MagicMock(), MagicMock())
     wide.until(lambda: holder.counter("gave_way_total"), 3.0)
     wide.until(lambda: holder.owned == [], 3.0)
+
+
+def test_a_process_with_a_short_task_in_an_extra_slot_does_not_give_way(wide: World) -> None:
+    """The slot will be free soon."""
+    wide.request("long", 0, work=Work(600.0))
+    pair = [wide.process(state_topic=STATES, long_after=3.0, ordering="unordered") for _ in range(2)]
+    wide.until(lambda: any(one.starts for one in pair))
+    (holder,) = [one for one in pair if one.starts]
+    long = holder.service.running
+    assert long is not None
+    holder.service.beside = [Running(long.task, 0.5)]
+    for number in range(20):
+        wide.request(f"short-{number}", number % 4, work=Work(0.1))
+    wide.run(30)
+    assert holder.counter("gave_way_total") == 0
+    holder.service.beside = ()
+    wide.until(lambda: holder.counter("gave_way_total"), 5.0)
 
 
 def test_a_task_that_reports_progress_is_long_at_once(wide: World) -> None:

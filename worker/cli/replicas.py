@@ -56,7 +56,7 @@ def _rows(url: str, *, named: bool) -> list[dict[str, Any]]:
 
 
 def tasks_of(process: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return all tasks that run in a process, including the long ones beside others."""
+    """Return all tasks that run in a process, including those in extra slots."""
     task = process.get("task")
     return [*([task] if task else []), *(process.get("beside") or [])]
 

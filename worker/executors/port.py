@@ -92,7 +92,7 @@ class Executor(Protocol):
 
     @property
     def beside(self) -> Sequence[Running]:
-        """Return the long tasks that run beside it. No task waits for them."""
+        """Return the tasks that run beside it: a long one and others. No task waits for them."""
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         """Cancel the running tasks with one of these claims (None: any), and return them.
@@ -117,6 +117,6 @@ def tasks_of(running: Iterable[Running]) -> Iterator[Task]:
 
 
 def all_running(executor: Executor) -> list[Running]:
-    """Return the running task and the long ones beside it."""
+    """Return the running task and those beside it."""
     running = executor.running
     return [*executor.beside] if running is None else [*executor.beside, running]

@@ -4,7 +4,7 @@ The poll thread sends tasks and takes reports itself, so that no other thread ha
 own thread enforces limits and handles the end of the child. Neither waits for the other for more than a few
 milliseconds.
 
-With extra slots, a task that has run for long keeps its child, and another child runs the next tasks.
+With extra slots, a task that has run for long keeps its child, and other children run the next tasks.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from worker.executors.port import ChildEnded
+from worker.executors.port import ChildEnded, all_running
 from worker.executors.reporting import run_reporting
 from worker.isolation import linux
 from worker.isolation.children import Children
 from worker.isolation.mailbox import Outbox
-from worker.isolation.policy import LOOK_SECONDS, Policy
+from worker.isolation.policy import BRIEF_SECONDS, LOOK_SECONDS, Policy
 from worker.isolation.slot import Slot
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ProcessExecutor:
         self._children = Children(config, mailbox.wakeup)
         self._lock = threading.Lock()  # of the slots; the poll thread never waits for a child under it
         self._slot = Slot(policy, self._outbox)
-        self._beside: tuple[Slot, ...] = ()  # slots with one long task each and nothing behind it
+        self._beside: tuple[Slot, ...] = ()  # slots with at most one task each and nothing behind it
         self._stopping = False
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()  # used by the executor's thread
@@ -101,7 +101,7 @@ class ProcessExecutor:
         return sum([linux.resident_with_all(link.child.pid) for link in links if link is not None])
 
     def check(self) -> Sequence[Expired]:
-        """Take the reports of children, and give a long task a separate slot. The executor's thread enforces limits.
+        """Take the reports of children, and let others run beside a long task. The executor's thread enforces limits.
 
         Return the tasks that it has cancelled since the last call.
         """
@@ -171,18 +171,36 @@ class ProcessExecutor:
         return [*self._beside, self._slot]
 
     def _may_set_aside(self) -> bool:
-        """Return whether others may run beside the running task."""
-        if len(self._beside) >= self._policy.extra_slots or self._slot.closed:
-            return False
+        """Return whether others may run beside the running task: one of all tasks is long, and a slot is free."""
         running = self._slot.running
-        return running is not None and running.is_long(self._policy.long_after)
+        if running is None or self._slot.closed:
+            return False
+        if len(self._beside) >= self._policy.extra_slots and self._idle_slot() is None:
+            return False
+        return running.seconds >= BRIEF_SECONDS and self._has_long()
+
+    def _has_long(self) -> bool:
+        return any(running.is_long(self._policy.long_after) for running in all_running(self))
+
+    def _idle_slot(self) -> Slot | None:
+        return next((slot for slot in self._beside if slot.idle), None)
 
     def _set_aside(self) -> None:
         """Move the tasks that wait for the running task to another slot, as far as the order allows."""
-        slot = self._slot
+        slot, free = self._slot, self._idle_slot()
         waiting = slot.leave()
-        self._beside = (*self._beside, slot)
-        self._slot = Slot(self._policy, self._outbox, waiting)
+        self._beside = (*[one for one in self._beside if one is not free], slot)
+        self._slot = free or Slot(self._policy, self._outbox)
+        self._slot.queue.extend(waiting)
+        self._slot.send()
+
+    def _tend_beside(self) -> None:
+        """Lower the priority of long tasks. Without any, the process runs one task at a time again."""
+        has_long = self._has_long()
+        for slot in self._beside:
+            slot.step_back()
+            if not has_long:
+                slot.retire()
 
     # -- the executor's thread
 
@@ -201,8 +219,7 @@ class ProcessExecutor:
         if self._slot.link is None:
             self._install(self._slot)
         with self._lock:
-            for slot in self._beside:
-                slot.step_back()
+            self._tend_beside()
             now = time.monotonic()
             news = [slot.look(now) for slot in self._slots]
         if any(news):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from worker.isolation.link import Entry, Link
 
 LOOK_SECONDS = 0.05  # at most, between two checks of a child, while a task may grow by 1 GB/s
+BRIEF_SECONDS = 0.05  # a task that has run for less will soon end, so others wait for it even beside a long one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Policy:
     child_max_tasks: int = 0
     child_max_memory: int = 0
     extra_slots: int = 0
-    long_after: float = 60.0  # a task that has run this long may move to an extra slot
+    long_after: float = 60.0  # others may run beside a task that has run this long
 
 
 class Enforcement:

@@ -37,8 +37,8 @@ log = structlog.get_logger("isolation")
 class Slot:
     """Call everything under the executor's lock, except ``running``, which any thread may read."""
 
-    def __init__(self, policy: Policy, outbox: Outbox, waiting: Iterable[Task] = ()) -> None:
-        self.queue = deque(waiting)
+    def __init__(self, policy: Policy, outbox: Outbox) -> None:
+        self.queue: deque[Task] = deque()
         self.link: Link | None = None  # None while there is no child
         self.closed = False  # no new task may start
         self.due = 0.0  # when to check again
@@ -56,6 +56,12 @@ class Slot:
         if link is None or running is None:
             return None
         return Running(running[1].task, max(0.0, time.monotonic() - link.started_at), link.child.pid)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether the child has no task and may have another."""
+        link = self.link
+        return link is not None and link.cause is None and not (link.flight or link.retiring)
 
     @property
     def stuck(self) -> bool:
@@ -167,12 +173,11 @@ class Slot:
     def leave(self) -> list[Task]:
         """Let the running task continue beside others in another slot. Return all tasks that wait for it.
 
-        This slot gets no further task, and the child ends with the running one.
+        This slot gets no further task while others run beside it.
         """
         link = self.link
         if link is None:
             raise AssertionError("a task runs here")
-        link.retiring = True
         self._take_back(link.withdraw())
         for _, entry in link.flight:  # another one may have started at this moment
             seam.set_aside(entry.task)
@@ -180,14 +185,22 @@ class Slot:
         return list(waiting)
 
     def step_back(self) -> None:
-        """Lower the CPU priority of a task beside which others run, the further the longer it has run."""
+        """Lower the CPU priority of a long task, the further the longer it has run. Its child ends with it, because it
+        cannot get its priority back.
+        """
         link, running = self.link, self.running
-        if link is None or running is None:
+        if link is None or running is None or not running.is_long(self._policy.long_after):
             return
+        link.retiring = True
         niceness = limits.niceness(running.seconds, self._policy.long_after)
         if niceness > self._niceness:
             self._niceness = niceness
             linux.step_back(link.child.pid, niceness)
+
+    def retire(self) -> None:
+        """Let the child end after its task."""
+        if self.link is not None:
+            self.link.retiring = True
 
     def look(self, now: float) -> bool:
         """Enforce the limits. Return whether there were reports."""

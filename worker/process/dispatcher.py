@@ -56,10 +56,15 @@ class Dispatcher:
 
     @property
     def in_slot(self) -> int:
-        """Return the number of tasks the executor must finish before it starts another, without long ones
-        beside them.
+        """Return the number of tasks that must end before another one starts.
+
+        They are all but those beside which others run. A crash suspect runs beside long tasks only, so that after
+        another crash few can be blamed.
         """
-        return self.in_flight - len(self._executor.beside)
+        beside = self._executor.beside
+        if beside and any(owned.has_suspect for owned in self._assignment):
+            beside = [running for running in beside if running.is_long(self._config.long_after)]
+        return self.in_flight - len(beside)
 
     # -- dispatching
 

@@ -197,6 +197,8 @@ class Holder:
         task = self._long_task()
         if task is None or not len(self._assignment) or not waiting(task):
             return False
+        if not all(running.is_long(self._config.long_after) for running in all_running(self._executor)):
+            return False  # an extra slot becomes free soon
         if now - self._assigned_at < min(SETTLED_SECONDS, self._config.long_after):
             return False
         if any(owned.lease.leaving for owned in self._assignment):

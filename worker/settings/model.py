@@ -189,7 +189,7 @@ class Settings(ClientSettings):
     child_max_memory: values.Size = Field(0, validation_alias="WORKER_CHILD_MAX_MEMORY")
     """at what resident memory a child process is replaced between two tasks; 0: never"""
     extra_slots: values.Amount = Field(0, validation_alias="WORKER_EXTRA_SLOTS")
-    """how many long tasks a process may run beside its other tasks, each in a child process"""
+    """how many requests may run beside a long task of the same process, each in a child process"""
     long_after: values.LongAfter = Field("auto", validation_alias="WORKER_LONG_AFTER")
     """how long a task has run when it is announced on the state topic, or auto: 12 heartbeats of the group"""
     offset_store: values.OptionalReference = Field("", validation_alias="WORKER_OFFSET_STORE")

@@ -49,7 +49,9 @@ def test_what_is_returned_is_the_result(returned: object, result: bytes) -> None
     assert (outcome.verdict, outcome.result, outcome.failure) == (Verdict.OK, result, None)
 
 
-@pytest.mark.parametrize("returned", [0, 1.5, {"a": object()}, [math.nan], ["\ud800"], (1,), True])
+@pytest.mark.parametrize(
+    "returned", [0, 1.5, {"a": object()}, [math.nan], ["\ud800"], {"\ud800": 1}, "\ud800", (1,), True]
+)
 def test_another_kind_of_result_can_never_succeed(returned: object) -> None:
     """Repeating hours of work would not change what the function returns."""
     outcome = run(lambda _request, _context: returned)
@@ -58,11 +60,11 @@ def test_another_kind_of_result_can_never_succeed(returned: object) -> None:
     assert f"returned {type(returned).__name__}" in outcome.failure.message
 
 
-def test_a_text_that_has_no_utf8_is_a_failed_attempt() -> None:
-    outcome = run(lambda _request, _context: "\ud800")
-    assert outcome.verdict is Verdict.FAILED
+def test_a_text_that_has_no_utf8_is_rejected_with_its_place() -> None:
+    outcome = run(lambda _request, _context: "a\ud800")
     assert outcome.failure is not None
-    assert outcome.failure.type == "UnicodeEncodeError"
+    assert outcome.failure.message.startswith("the handler returned str that UTF-8 cannot hold: ")
+    assert "in position 1" in outcome.failure.message
 
 
 def test_the_handler_is_given_request_context_and_arguments() -> None:

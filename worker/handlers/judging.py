@@ -18,9 +18,9 @@ LONGEST_DELAY = 86_400.0  # the longest delay in seconds that a handler may requ
 
 
 def as_bytes(result: object) -> bytes:
-    """Return the bytes of a handler's result; JSON for a dict or a list. Raise Reject for any other type."""
+    """Return the bytes of a handler's result; JSON for a dict or a list. Raise Reject if there are none."""
     if isinstance(result, str):
-        return result.encode()
+        return _as_utf8(result)
     if result is None:
         return b""
     if isinstance(result, bytes | bytearray | memoryview):
@@ -29,6 +29,13 @@ def as_bytes(result: object) -> bytes:
         return _as_json(result)
     message = f"the handler returned {type(result).__name__}; it must return str, bytes, dict, list or None"
     raise Reject(message)
+
+
+def _as_utf8(result: str) -> bytes:
+    try:
+        return result.encode()
+    except UnicodeEncodeError as error:
+        raise Reject(f"the handler returned str that UTF-8 cannot hold: {error}") from error
 
 
 def _as_json(result: dict[Any, Any] | list[Any]) -> bytes:

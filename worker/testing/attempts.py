@@ -47,7 +47,7 @@ class Result:
 
     - ``OK``: the handler returned ``result``, as bytes.
     - ``FAILED``: the worker would try again, after ``retry_after`` seconds (None: the usual back-off).
-    - ``DEAD_LETTERED``: the handler raised ``worker.Reject``, or returned a wrong type.
+    - ``DEAD_LETTERED``: the handler raised ``worker.Reject``, or returned something that cannot be a result.
     - ``EXPIRED``: the deadline passed before the attempt started, or before it failed.
     - ``CANCELLED``: the attempt failed after it was cancelled. After a drain or a revocation the worker would not
       answer: the request runs again elsewhere, and this attempt does not count. After ``requested`` it would answer.

@@ -39,6 +39,11 @@ class HandlerError(WorkerError):
     exit_code = ExitCode.HANDLER_UNLOADABLE
 
 
+def ended_by_handler(reference: str, status: int) -> HandlerError:
+    """Return the error for a handler whose import, or set-up hook, has ended the process with this exit code."""
+    return HandlerError(f"WORKER_HANDLER={reference}: loading it ended the process with exit code {status}")
+
+
 class BrokerError(WorkerError):
     """The broker or a topic cannot be reached."""
 

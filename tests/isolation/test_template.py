@@ -37,6 +37,13 @@ def test_a_handler_whose_import_kills_its_process(make: Callable[..., Rig]) -> N
         make(handler="deadly:handle")
 
 
+def test_a_handler_whose_import_ends_its_process(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unlike a crash, this is the same each time."""
+    monkeypatch.setenv("DEADLY", "exit")
+    with pytest.raises(HandlerError, match=r"WORKER_HANDLER=deadly:handle: .* exit code 9"):
+        make(handler="deadly:handle")
+
+
 def test_a_set_up_that_fails(make: Callable[..., Rig]) -> None:
     """Is told as a handler that cannot be loaded, when the first child has tried."""
     rig = make(handler="unready:handle")

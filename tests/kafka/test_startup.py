@@ -52,6 +52,7 @@ MODULES = {
     "slip.py": "def handle(request, context):\n    return (1\n",
     "narrow.py": "def handle(request):\n    return None\n",
     "exiting.py": "import sys\nsys.exit('no licence')\n",
+    "leaving.py": "import os\nos._exit(9)\n",
     "killing.py": "import os\nos.abort()\n",
     "good.py": "def handle(request, context):\n    return None\n",
 }
@@ -64,6 +65,19 @@ HANDLERS = [
     Mistake(3, "arguments", {"WORKER_HANDLER": "narrow:handle"}, ("narrow",)),
     Mistake(3, "kwargs", {"WORKER_HANDLER": "good:handle", "WORKER_HANDLER_KWARGS": '{"depth": 3}'}, ("depth",)),
     Mistake(3, "exits", {"WORKER_HANDLER": "exiting:handle"}, ("exiting.py", "line 2", "no licence")),
+    Mistake(3, "leaves", {"WORKER_HANDLER": "leaving:handle"}, ("leaving:handle", "exit code 9")),
+    Mistake(
+        3,
+        "leaves a child",
+        {"WORKER_HANDLER": "leaving:handle", "WORKER_ISOLATION": "process"},
+        ("leaving:handle", "exit code 9"),
+    ),
+    Mistake(
+        3,
+        "no module, no topic",
+        {"WORKER_HANDLER": "nowhere:handle", "KAFKA_ACK_TOPIC": "surely-not-there", "KAFKA_CONNECT_TIMEOUT": "3s"},
+        ("nowhere",),
+    ),
 ]
 MISSING = "surely-not-there"
 TOPICS = [

@@ -75,6 +75,16 @@ class StandIn:
         self.status_block.publish({"state": "failed", "failure": {"code": 3, "message": "no module named nowhere"}})
         return ExitCode.HANDLER_UNLOADABLE
 
+    def exiting(self) -> int:
+        """Ends while it loads its handler."""
+        self.status_block.publish({"loading": True})
+        return 9
+
+    def exiting_later(self) -> int:
+        """Ends when it has loaded its handler."""
+        self.status_block.publish({"loading": False})
+        return 9
+
     def unreachable(self) -> int:
         """Cannot reach the broker."""
         return ExitCode.BROKER_UNREACHABLE

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ports import free_port
-from tests.process.observe import ROOT, WAIT_LIMIT, until
+from tests.process.observe import ROOT, WAIT_LIMIT, alive, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     Start = Callable[..., subprocess.Popen[str]]
 
@@ -97,6 +98,54 @@ def test_settings_that_are_wrong(start: Start) -> None:
     process = start(WORKER_PROCESSES="many")
     assert "WORKER_PROCESSES" in complaint(process)
     assert process.returncode == 2
+
+
+EXITING = "import os\n\nos._exit(9)\n"
+FAILING = "1 / 0\n"
+ALIEN = "import ctypes\n\nctypes.CDLL(None).exit(0)\n"
+
+
+@pytest.mark.parametrize("limit", ["0.5s", "60s"])
+@pytest.mark.parametrize(
+    ("module", "handler", "named"),
+    [
+        ("", "mine:handle", "mine has no 'handle'"),
+        ("", "nowhere:handle", "ModuleNotFoundError"),
+        (FAILING, "mine:handle", "mine.py, line 1"),
+        (EXITING, "mine:handle", "WORKER_HANDLER=mine:handle: loading it ended the process with exit code 9"),
+        (ALIEN, "mine:handle", "ended the process with exit code 0"),
+    ],
+)
+def test_a_handler_that_cannot_be_loaded_is_reported_without_a_broker(
+    start: Start, tmp_path: Path, module: str, handler: str, named: str, limit: str
+) -> None:
+    """And soon, although the broker might still come."""
+    (tmp_path / "mine.py").write_text(module)
+    begin = time.monotonic()
+    process = start(WORKER_HANDLER=handler, KAFKA_CONNECT_TIMEOUT=limit, PYTHONPATH=f"{ROOT}:{tmp_path}")
+    assert named in complaint(process)
+    assert process.returncode == 3
+    assert time.monotonic() - begin < 20
+
+
+def test_wrong_settings_are_reported_before_a_handler_that_cannot_be_loaded(start: Start) -> None:
+    """Also a property that only the client refuses."""
+    process = start(WORKER_HANDLER="nowhere:handle", KAFKA_CONFIG_SECURITY_PROTOCOL="nonsense")
+    assert "nonsense" in complaint(process)
+    assert process.returncode == 2
+
+
+def test_a_signal_stops_it_while_the_handler_is_imported(start: Start, tmp_path: Path) -> None:
+    """Nothing is left of the import."""
+    seen = tmp_path / "seen"
+    (tmp_path / "mine.py").write_text(
+        f"import os, pathlib, time\n\npathlib.Path({str(seen)!r}).write_text(f'{{os.getpid()}}\\n')\ntime.sleep(600)\n"
+    )
+    process = start(WORKER_HANDLER="mine:handle", PYTHONPATH=f"{ROOT}:{tmp_path}")
+    until(lambda: seen.exists() and seen.read_text().endswith("\n"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(WAIT_LIMIT) == 0
+    assert not alive(int(seen.read_text()))
 
 
 def test_while_it_waits_for_the_broker_it_is_live_and_not_ready_and_can_be_stopped(start: Start) -> None:

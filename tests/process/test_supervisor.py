@@ -191,6 +191,18 @@ def test_a_handler_that_cannot_be_loaded_stops_the_replica_with_one_line(replica
     assert [line for line in one.stderr.splitlines() if "nowhere" in line] == ["worker: no module named nowhere"]
 
 
+def test_a_handler_that_ends_the_process_when_it_is_loaded_stops_the_replica(replica: Start) -> None:
+    one = replica("exiting", "importing")
+    assert one.exit_code() == 3
+    (line,) = [line for line in one.stderr.splitlines() if line.startswith("worker: ")]
+    assert line == "worker: WORKER_HANDLER=exiting: loading it ended the process with exit code 9"
+
+
+def test_a_process_that_ends_after_it_has_loaded_its_handler_is_replaced(replica: Start) -> None:
+    one = replica("exiting_later", "idle")
+    assert one.exit_code() == 5
+
+
 def test_processes_that_keep_crashing_stop_the_replica(replica: Start) -> None:
     one = replica("crashing", "idle")
     assert one.exit_code() == 5

@@ -13,8 +13,9 @@ from worker.errors import BrokerError, ExitCode, WorkerError
 from worker.kafka.facts import Facts
 from worker.process.status_block import StatusBlock
 from worker.settings import Settings
-from worker.supervisor import run
+from worker.supervisor import start_checks
 from worker.supervisor.replica_status import ReplicaStatus
+from worker.supervisor.start_checks import StartChecks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,12 @@ def preflight(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Facts | None]:
         left = list(statuses)
 
         class Ended:
-            def __init__(self, _name: str, _target: str, _about: object, buffer: Any, *_: object) -> None:
+            def __init__(self, name: str, _target: str, *about: object) -> None:
+                buffer: Any = about[-3]
+                if name == "handler-check":
+                    StatusBlock(buffer).publish({"loaded": True})
+                    self._status = 0
+                    return
                 self._status = left.pop(0)
                 if self._status == 0:
                     StatusBlock(buffer).publish({"facts": dataclasses.asdict(FACTS)})
@@ -47,9 +53,9 @@ def preflight(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Facts | None]:
             def ended(self) -> int:
                 return self._status
 
-        monkeypatch.setattr(run, "Child", Ended)
+        monkeypatch.setattr(start_checks, "Child", Ended)
         signals: Any = SimpleNamespace(take=list, wait=lambda _seconds: None)
-        facts = run._preflight(Settings.load(SETTINGS), signals, ReplicaStatus())
+        facts = StartChecks(Settings.load(SETTINGS), signals, ReplicaStatus()).run()
         assert left == []
         return facts
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from worker.errors import ExitCode, HandlerError, WorkerError
+from worker.errors import ExitCode, HandlerError, WorkerError, ended_by_handler
 from worker.isolation import control, linux, page
 from worker.isolation.config import Channel
 from worker.isolation.interpreter import command
@@ -135,7 +135,7 @@ class Template:
             control.send(self._connection, self._message)
             answer, _ = control.receive(self._connection)
         if answer is None:
-            raise TemplateDiedError(f"the process that imports the handler ended: {self._status()}")
+            raise self._import_failed()
         if "failed" in answer:
             raise HandlerError(answer["failed"])
         self._connection.settimeout(REPLY_SECONDS)
@@ -197,9 +197,12 @@ class Template:
             self._process.kill()
             self._process.wait()
 
-    def _status(self) -> str:
+    def _import_failed(self) -> WorkerError:
+        """Return the error for an import that has ended the process. Another one may survive if a signal ended it."""
         try:
             status = self._process.wait(REPLY_SECONDS)
         except subprocess.TimeoutExpired:
-            return "it closed its socket"
-        return signal.Signals(-status).name if status < 0 else f"exit code {status}"
+            return TemplateDiedError("the process that imports the handler closed its socket")
+        if status >= 0:
+            return ended_by_handler(self._message["handler"], status)
+        return TemplateDiedError(f"the process that imports the handler was ended by {signal.Signals(-status).name}")

@@ -40,8 +40,11 @@ def executor_of(config: ProcessConfig, mailbox: Mailbox, store: OffsetStore | No
     """Return the executor with the handler loaded. Raise WorkerError when the handler cannot be loaded."""
     if isinstance(mailbox, ChildMailbox):
         return _isolated(config, mailbox)
-    handler, kwargs, most = load(config.handler, config.handler_kwargs), config.handler_kwargs, config.max_attempts
+    kwargs, most = config.handler_kwargs, config.max_attempts
+    status.publish({"loading": True})  # so that an end of the process meanwhile can be explained
+    handler = load(config.handler, kwargs)
     set_up(config.handler)
+    status.publish({"loading": False})
     on_stop = functools.partial(tear_down, config.handler)
     timeout, decode = config.task_timeout, FORMATS[config.message_format].decode_request
     if config.batch_size > 1:

@@ -11,6 +11,7 @@ from worker.core.lifecycle import State
 from worker.core.liveness import Limits, LivenessCheck
 from worker.core.restart import Ending, History
 from worker.core.startup_barrier import PeerProcess
+from worker.errors import ended_by_handler
 from worker.process.crash_reports import task_of
 from worker.process.status_block import NO_STAMP, SIZE, Activity, Stamp, StatusBlock
 from worker.supervisor.child import Child, shared_buffer
@@ -36,6 +37,7 @@ class ProcessHandle:
         self.stuck = False
         self.joined_at: float | None = None
         self.kill_at: float | None = None  # when the watchdog kills the process (monotonic)
+        self._handler = config.handler
         self._topics = config.request_topics
         self._start_delay = _SHOWN_SECONDS
         self._snapshot: dict[str, Any] = {}
@@ -73,10 +75,18 @@ class ProcessHandle:
             return snapshot
         return {**snapshot, "task": task, "gauges": {**snapshot.get("gauges", {}), "busy": 1}}
 
-    def ended(self) -> None:
-        """Record that the process is dead, so its last task is certain, however short it was."""
+    def ended(self, status: int) -> int:
+        """Record that the process is dead, so its last task is certain, however short it was.
+
+        Return its status. If the handler has ended it while it was loaded, return the exit code for that.
+        """
         self._start_delay = 0.0
-        self.snapshot()
+        snapshot = self.snapshot()
+        if status < 0 or not snapshot.get("loading") or "failure" in snapshot:
+            return status
+        error = ended_by_handler(self._handler, status)
+        self._snapshot = {**snapshot, "failure": {"code": int(error.exit_code), "message": str(error)}}
+        return error.exit_code
 
     def observe(self, now: float) -> None:
         """Keep what would be lost with the process: its snapshot, and when it was first seen in the group."""

@@ -140,7 +140,7 @@ class Supervisor:
 
     def _ended(self, slot: Slot, process: ProcessHandle, status: int, now: float) -> None:
         """Take an ended process out of its slot and decide what to do next."""
-        process.ended()
+        status = process.ended(status)
         before, self._oom_kills = self._oom_kills, oom_kills()
         ending = classify(status, out_of_memory=self._oom_kills > before, stuck=process.stuck)
         phase = self._stopping.phase

@@ -32,6 +32,28 @@ MISSPELT = {
     "KAFKA_CONECT_TIMEOUT": "KAFKA_CONNECT_TIMEOUT",
     "KAFKA_CONFG_SASL_PASSWORD": "KAFKA_CONFIG_<KEY>",
     "KAFKA_CONFIGS_SASL_PASSWORD": "KAFKA_CONFIG_<KEY>",
+    # The prefix.
+    "WORKR_PROCESSES": "WORKER_PROCESSES",
+    "WORKERS_PROCESES": "WORKER_PROCESSES",
+    "WOKRER_HANDLER_KWARGS_FILE": "WORKER_HANDLER_KWARGS",
+    "KAFA_STATE_TOPIC": "KAFKA_STATE_TOPIC",
+    "KAFAK_ACK_TOPIC": "KAFKA_ACK_TOPIC",
+    "KFKA_CONFIG_SASL_PASSWORD": "KAFKA_CONFIG_<KEY>",
+    # The ending.
+    "WORKER_HANDLER_FLE": "WORKER_HANDLER_FILE",
+    "KAFKA_ACK_TOPIC_FILES": "KAFKA_ACK_TOPIC_FILE",
+    # A part of the name.
+    "WORKER_ORDER": "WORKER_ORDERING",
+    "WORKER_BACKOFF": "WORKER_RETRY_BACKOFF",
+    "WORKER_TIMEOUT": "WORKER_TASK_TIMEOUT",
+    "WORKER_TIMEOUT_FILE": "WORKER_TASK_TIMEOUT",
+    "WORKER_MEMORY": "WORKER_TASK_MEMORY",
+    "WORKER_ATTEMPTS": "WORKER_MAX_ATTEMPTS",
+    "KAFKA_MEMBERSHIP": "KAFKA_STATIC_MEMBERSHIP",
+    # Other words for the same.
+    "KAFKA_DLQ_TOPIC": "KAFKA_DEAD_LETTER_TOPIC",
+    "KAFKA_DLQ": "KAFKA_DEAD_LETTER_TOPIC",
+    "WORKER_MAX_RETRIES": "WORKER_MAX_ATTEMPTS",
 }
 FOREIGN = {
     # Kubernetes, for Services called kafka, worker, worker-http(s), kafka-bootstrap and worker-handler.
@@ -51,6 +73,12 @@ FOREIGN = {
     "WORKER_HTTP_PORT_8080_TCP": "tcp://10.0.0.1:8080",
     "WORKER_HANDLER_PORT": "tcp://10.0.0.1:80",
     "WORKER_HTTPS_PORT": "tcp://10.0.0.1:443",
+    "WORKERS_PORT": "tcp://10.0.0.1:443",
+    "WORKERS_HTTP_PORT": "tcp://10.0.0.1:443",
+    "WORKERS_HTTP_SERVICE_PORT": "443",
+    "KAFKA_UI_PORT": "tcp://10.0.0.1:443",
+    "KAFKA_UI_SERVICE_HOST": "10.0.0.1",
+    "KAFKA_TIMEOUT_SERVICE_HOST": "10.0.0.1",
     # This project's scripts, and Kafka's.
     "KAFKA_DATA_DIR": "/data",
     "KAFKA_VERSION": "4.3.0",
@@ -67,6 +95,14 @@ FOREIGN = {
     "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092",
     "KAFKA_CONNECT_REST_PORT": "8083",
     "KAFKA_URL": "kafka",
+    "KAFKA_BROKER_ID": "1",
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_LISTENERS": "PLAINTEXT://:9092",
+    "KAFKA_BROKERS": "kafka:9092",
+    "KAFKA_SERVER": "kafka:9092",
+    "KAFKA_TOPIC": "others",
+    "KAFKA_GROUP_ID": "others",
+    "KAFKA2_BOOTSTRAP_SERVER": "kafka:9092",
     # Other programs, and what may yet come.
     "WORKER_CHECKPOINT": "topic",
     "WORKER_LENDING": "pod",
@@ -76,6 +112,13 @@ FOREIGN = {
     "WORKER_CONCURRENCY": "4",
     "WORKER_ID": "7",
     "WORKER_NAME": "seven",
+    "WORKER_MODE": "fast",
+    "WORKER_CLASS": "gevent",
+    "WORKER_PID_FILE": "/run/pid",
+    "WORKERS_PER_CORE": "1",
+    "WORK_DIR": "/work",
+    "WORKSPACE_PROCESSES": "2",
+    "KAFKACAT_CONFIG": "/etc/kcat",
 }
 
 
@@ -91,9 +134,22 @@ def test_other_names(name: str) -> None:
     assert load(**{name: FOREIGN[name]}) == load()
 
 
+def test_a_port_of_another_program() -> None:
+    """Kubernetes is not the only one that sets it."""
+    assert load(WORKER_PORT="8080") == load()
+
+
+def test_a_part_of_a_name_that_is_set_belongs_to_somebody_else() -> None:
+    """WORKER_TIMEOUT alone is probably ours, beside WORKER_TASK_TIMEOUT it is not."""
+    assert load(WORKER_TIMEOUT="5", WORKER_TASK_TIMEOUT="60s").task_timeout == 60
+    assert load(KAFKA_DLQ_TOPIC="theirs", KAFKA_DEAD_LETTER_TOPIC="ours").dead_letter_topic == "ours"
+    assert "WORKER_PROCESES" in the_line(WORKER_PROCESES="5", WORKER_PROCESSES="5")
+
+
 def test_a_missing_one_and_one_that_may_be_meant() -> None:
     """Where a required variable is missing, a name that resembles it less is mentioned; a misspelt one is enough."""
-    line = the_line(KAFKA_CONSUMER_GROUP_ID="", KAFKA_GROUP_ID="workers")
+    line = the_line(KAFKA_CONSUMER_GROUP_ID="", KAFKA_CONSUMER_NAME="workers")
 
-    assert line.endswith("(KAFKA_GROUP_ID is set: is this one meant?)")
+    assert line.endswith("(KAFKA_CONSUMER_NAME is set: is this one meant?)")
+    assert "is KAFKA_CONSUMER_GROUP_ID meant?" in the_line(KAFKA_CONSUMER_GROUP_ID="", KAFKA_GROUP_ID="workers")
     assert "is KAFKA_ACK_TOPIC meant?" in the_line(KAFKA_ACK_TOPIC="", KAFKA_ACKS_TOPIC="answers")

@@ -1,8 +1,7 @@
-"""Reads variables from the environment: follows ``*_FILE``, drops empty ones, and finds misspelt ones."""
+"""Reads variables from the environment: follows ``*_FILE``, drops empty ones, and reports misspelt ones."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,16 +9,11 @@ from typing import TYPE_CHECKING
 
 from worker.kafka.names import FILE_PROPERTIES, property_name
 from worker.settings.masking import looks_secret
+from worker.settings.misspelt import CONFIG, FILE, PREFIXES, has_prefix, meant_by
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
-CONFIG = "KAFKA_CONFIG_"
-_FILE = "_FILE"
-_PREFIXES = ("KAFKA_", "WORKER_")
-# Similarity of the names after the prefix. Misspelt names score 0.82 and more; names of Kubernetes, of Kafka's own
-# scripts and of other programs score 0.79 and less. tests/unit/test_settings.py has the table.
-_MISSPELT = 0.81
 # Kubernetes adds these for every Service in the namespace.
 _KUBERNETES = re.compile(r"_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_")
 
@@ -48,11 +42,11 @@ def read(environ: Mapping[str, str], names: Collection[str]) -> Reading:
     reading = Reading()
     for variable, text in sorted(environ.items()):
         # Compose files and shells set a variable to an empty text to unset it.
-        if not variable.startswith(_PREFIXES) or not text.strip():
+        if not text.strip() or not has_prefix(variable):
             continue
         name, from_file = _target(variable, names)
         if name is None:
-            _consider(reading, variable, text, names)
+            _consider(reading, variable, environ, names)
         elif from_file:
             _add(reading, name, _follow(variable, text, reading.problems))
         else:
@@ -64,7 +58,7 @@ def _target(variable: str, names: Collection[str]) -> tuple[str | None, bool]:
     """Return the variable of ours that this one sets, and whether its value is a file path."""
     if variable in names:
         return variable, False
-    stem = variable.removesuffix(_FILE)
+    stem = variable.removesuffix(FILE)
     if variable.startswith(CONFIG):
         # Three properties of librdkafka end in _FILE themselves; their value is the path.
         by_file = stem not in {variable, CONFIG.rstrip("_")} and property_name(_key(variable)) not in FILE_PROPERTIES
@@ -91,7 +85,7 @@ def _add(reading: Reading, name: str, variable: Variable | None) -> None:
 def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
     """Return the content of the file without trailing newlines; None, with a problem, if it cannot be read."""
     # Without a slash this may be the secret itself, set by mistake, so do not show it.
-    named = variable if "/" not in path and looks_secret(variable.removesuffix(_FILE)) else f"{variable}={path!r}"
+    named = variable if "/" not in path and looks_secret(variable.removesuffix(FILE)) else f"{variable}={path!r}"
     try:
         text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
@@ -105,27 +99,13 @@ def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
     return None
 
 
-def _consider(reading: Reading, variable: str, text: str, names: Iterable[str]) -> None:
-    """Report a name that is almost one of ours. Ignore other names with our prefixes."""
-    if _KUBERNETES.search(variable) or text.startswith(("tcp://", "udp://", "sctp://")):
+def _consider(reading: Reading, variable: str, environ: Mapping[str, str], names: Collection[str]) -> None:
+    """Report a name that is almost one of ours. Ignore other names."""
+    if _KUBERNETES.search(variable) or environ[variable].startswith(("tcp://", "udp://", "sctp://")):
         return
-    near = nearest(variable.removesuffix(_FILE), names)
-    if near is None:
+    meant = meant_by(variable, environ, names)
+    if meant is not None:
+        reading.problems.append(f"{variable} is not known: is {meant} meant? Correct it, or unset it")
+        reading.explained.add(meant.removesuffix(FILE))
+    elif variable.startswith(PREFIXES):
         reading.unknown.append(variable)
-    else:
-        reading.problems.append(f"{variable} is not known: is {near} meant? Correct it, or unset it")
-        reading.explained.add(near)
-
-
-def nearest(variable: str, names: Iterable[str], cutoff: float = _MISSPELT) -> str | None:
-    """Return the variable of ours that this name resembles, or None."""
-    prefix = next(prefix for prefix in _PREFIXES if variable.startswith(prefix))
-    ours = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    rest = variable.removeprefix(prefix)
-    found = difflib.get_close_matches(rest, ours, n=1, cutoff=cutoff)
-    if found:
-        return prefix + found[0]
-    # KAFKA_CONF_SASL_PASSWORD: only the first word is misspelt.
-    word, separator, _ = rest.partition("_")
-    alike = separator and difflib.SequenceMatcher(None, word, "CONFIG").ratio() >= cutoff
-    return f"{CONFIG}<KEY>" if alike else None

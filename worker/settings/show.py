@@ -9,14 +9,16 @@ from pydantic import SecretStr, ValidationError
 
 from worker.kafka.names import variable_name
 from worker.kafka.properties import refusals
-from worker.settings.environment import Reading, Variable, nearest
 from worker.settings.masking import MASK, hide, looks_secret
+from worker.settings.misspelt import nearest
 from worker.settings.values import Backoff, show_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic_core import ErrorDetails
+
+    from worker.settings.environment import Reading, Variable
 
 _ALIKE = 0.6  # similarity at which an unknown name is mentioned with a missing one
 _SWITCH = ("off", "on")

@@ -94,6 +94,27 @@ def test_a_result_counts_in_spite_of_a_cancellation() -> None:
     assert run_handler(lambda *_: "done", "p", cancel="drain").outcome == "OK"
 
 
+@pytest.mark.parametrize("cancel", ["requested", ("requested", 0.02)])
+@pytest.mark.parametrize("error", [None, ValueError("why"), Reject("why"), Retry("why", after=5)])
+def test_after_a_cancel_request_nothing_counts(cancel: Any, error: Exception | None) -> None:
+    """As in a worker process: the answer is CANCELLED whatever the handler does."""
+
+    def handler(_request: object, context: Any) -> str:
+        context.send("next")
+        assert context.cancelled.wait(LONG)
+        if error is not None:
+            raise error
+        return "done"
+
+    result = run_handler(handler, "p", cancel=cancel)
+    assert (result.outcome, result.error_type, result.message) == ("CANCELLED", "Cancelled", "requested")
+    assert (result.result, result.sent, result.retry_after, result.cancelled) == (b"", (), None, "requested")
+
+
+def test_what_is_cancelled_before_it_could_start_does_not_start() -> None:
+    assert run_handler(lambda *_: "done", "p", deadline=1.0, cancel="requested").outcome == "EXPIRED"
+
+
 def test_a_deadline_stops_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """It passes when the handler has started, however slow the machine is."""
     watch = Watch()
@@ -134,6 +155,17 @@ def test_a_batch_has_a_result_for_each_payload() -> None:
 def test_a_cancellation_reaches_a_batch(cancel: Any) -> None:
     results = run_batch(lambda _batch, context: context.cancelled.wait(LONG), ["a", "b"], cancel=cancel)
     assert [(one.outcome, one.cancelled) for one in results] == [("CANCELLED", "revoked")] * 2
+
+
+def test_what_a_batch_has_settled_before_a_cancel_request_counts() -> None:
+    def handler(batch: Any, context: Any) -> None:
+        first, second = batch
+        batch.ack(first, "done")
+        assert context.cancelled.wait(LONG)
+        batch.ack(second, "done")
+
+    results = run_batch(handler, ["a", "b"], cancel=("requested", 0.02))
+    assert [(one.outcome, one.result) for one in results] == [("OK", b"done"), ("CANCELLED", b"")]
 
 
 def test_nothing_keeps_a_handler_after_its_attempt() -> None:

@@ -49,8 +49,9 @@ class Result:
     - ``FAILED``: the worker would try again, after ``retry_after`` seconds (None: the usual back-off).
     - ``DEAD_LETTERED``: the handler raised ``worker.Reject``, or returned something that cannot be a result.
     - ``EXPIRED``: the deadline passed before the attempt started, or before it failed.
-    - ``CANCELLED``: the attempt failed after it was cancelled. After a drain or a revocation the worker would not
-      answer: the request runs again elsewhere, and this attempt does not count. After ``requested`` it would answer.
+    - ``CANCELLED``: the attempt failed after a drain or a revocation: the worker would not answer, the request runs
+      again elsewhere, and this attempt does not count. Or the attempt was cancelled with ``requested``: the worker
+      would answer CANCELLED, whatever the handler returns.
 
     ``error_type``, ``message`` and ``traceback`` are those of the answer's ``error``; empty after ``OK``. ``sent`` has
     the follow-up requests of ``context.send``, with ``topic``, ``key`` and ``payload``; only after ``OK``.
@@ -96,7 +97,7 @@ def run_handler(
     reports = runner.sink = _Reports()
     outcomes: list[Outcome] = []
     _run(lambda: outcomes.append(runner.run(task)), later, runner.expire, lambda reason: runner.cancel(reason, task))
-    result = _result(outcomes[0], runner.cancelled)
+    result = _result(_settled(outcomes[0], runner.cancelled), runner.cancelled)
     return dataclasses.replace(result, progress=tuple(reports.all_progress), checkpoints=tuple(reports.checkpoints))
 
 
@@ -123,7 +124,7 @@ def run_batch(
         cast("Handler", handler),  # the return value of a batch handler is ignored
         dict(kwargs or {}),
         attempt,
-        lambda outcome: outcomes.update({outcome.task.record.offset: outcome}),
+        lambda outcome: outcomes.update({outcome.task.record.offset: _settled(outcome, runner.cancelled)}),
         before,
     )
 
@@ -220,6 +221,13 @@ def _run(
         expire()
         if later is not None and time.monotonic() - started >= later[1]:
             stop(later[0])
+
+
+def _settled(outcome: Outcome, cancelled: Cancelled | None) -> Outcome:
+    """Return what a worker process makes of this: after a cancel request, nothing that the handler did counts."""
+    if cancelled is None or cancelled.reason != "requested":
+        return outcome
+    return Outcome(outcome.task, Verdict.CANCELLED, outcome.sequence, failure=Failure("Cancelled", "requested"))
 
 
 def _result(outcome: Outcome, cancelled: Cancelled | None) -> Result:

@@ -67,6 +67,14 @@ def test_ten_thousand_from_asyncio(client: worker.Client) -> None:
     assert asyncio.run(everything()) == [text.encode() for text in texts]
 
 
+def test_a_task_of_asyncio(client: worker.Client) -> None:
+    async def submit() -> list[bytes]:
+        tasks = [asyncio.create_task(client.asubmit(text)) for text in ("a", "b")]
+        return [await asyncio.wait_for(task, WAIT_LIMIT) for task in tasks]
+
+    assert asyncio.run(submit()) == [b"a", b"b"]
+
+
 def test_a_client_that_is_killed_is_resumed_by_ids(running: Site) -> None:
     """SIGKILL in the middle of submitting, with hundreds unanswered: every id leads to its result, answered once."""
     with killed_after(running, MANY // 2) as lines:

@@ -81,7 +81,7 @@ class Client:
         timeout: float | None = None,
         headers: GivenHeaders = (),
     ) -> AsyncTaskFuture:
-        """Submit a request from asyncio: ``await client.asubmit(…)`` is the result.
+        """Submit a request from asyncio: ``await client.asubmit(…)`` is the result, and so is that of a task around it.
 
         The id is known after ``await future.delivered()``. This never blocks the event loop: if too many requests are
         in flight, it raises TooManyInFlightError.

@@ -6,6 +6,8 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
+from collections.abc import Coroutine
+from typing import Any, NoReturn
 
 
 class TaskFuture(concurrent.futures.Future[bytes]):
@@ -49,8 +51,11 @@ class TaskFuture(concurrent.futures.Future[bytes]):
                 self.set_exception(value)
 
 
-class AsyncTaskFuture(asyncio.Future[bytes]):
-    """The same for asyncio: ``await`` it for the result. Create it in the event loop that awaits it."""
+class AsyncTaskFuture(asyncio.Future[bytes], Coroutine[Any, Any, bytes]):
+    """The same for asyncio: ``await`` it for the result. Create it in the event loop that awaits it.
+
+    It is a coroutine too, because ``asyncio.create_task`` takes no other awaitable. Its request is on the way already.
+    """
 
     def __init__(self, task: TaskFuture, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -73,6 +78,26 @@ class AsyncTaskFuture(asyncio.Future[bytes]):
         """
         self._followed = False
         return await asyncio.wrap_future(self._task.delivered)  # which nobody can cancel
+
+    # -- as a coroutine
+
+    def send(self, _value: None) -> AsyncTaskFuture:
+        """Let a task wait for this future, or return the result as coroutines do."""
+        if self.done():
+            raise StopIteration(self.result())
+        self._asyncio_future_blocking = True  # tells the task that this is awaited, not merely yielded
+        return self
+
+    def throw(self, error: Any, value: Any = None, _traceback: Any = None) -> NoReturn:
+        """Stop waiting if the task is cancelled, and raise the error in it."""
+        self.cancel()
+        raise error if value is None else value
+
+    def close(self) -> None:
+        """Stop waiting: no task will."""
+        self.cancel()
+
+    # --
 
     def _withdraw(self, _done: asyncio.Future[bytes]) -> None:
         if self.cancelled():

@@ -16,6 +16,7 @@ from pipeline.lake.files import Files
 from pipeline.lake.manifest import recorded_manifest
 from pipeline.lake.schemas import MANIFEST
 from pipeline.lake.tables import read_table, table_exists
+from worker.headers import PARENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,9 +105,13 @@ def _sent(spark: SparkSession, settings: Common, kafka: KafkaSettings) -> Expect
 
 
 def _refuse_other_jobs(records: DataFrame, others: list[str], settings: Common) -> None:
-    """Raise JobError if all requests belong to jobs that have a manifest in this lake: the name must be a mistake."""
+    """Raise JobError if all requests belong to jobs that have a manifest in this lake: the name must be a mistake.
+
+    A follow-up request may have its parent's key, but belongs to the next stage, which has no manifest.
+    """
     key = F.coalesce(F.col("key").cast("string"), F.lit(""))
-    mine = ~(key.contains("/") & F.substring_index(key, "/", 1).isin(others))
+    follow_up = F.exists(F.coalesce("headers", F.array()), lambda header: header["key"] == PARENT)
+    mine = follow_up | ~(key.contains("/") & F.substring_index(key, "/", 1).isin(others))
     if others and not records.where(mine).head(1):
         raise JobError(
             f"job {settings.job!r} has no manifest at {settings.manifest}, and all requests belong to other jobs of "

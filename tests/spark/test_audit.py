@@ -13,6 +13,7 @@ from pipeline.audit.result import Verdict
 from pipeline.errors import JobError
 from pipeline.jobs.audit import audit
 from pipeline.jobs.collect import collect
+from tests.kafka.support.messages import request
 from tests.spark.support import tables
 from tests.spark.support.exchange import Record, Site
 
@@ -172,13 +173,17 @@ def test_without_a_manifest_the_request_topic_is_what_counts(spark: SparkSession
 
 
 def test_a_job_that_nobody_planned_is_refused_among_others(spark: SparkSession, site: Site) -> None:
-    """The name is a mistake. With one request that belongs to no planned job, the topic counts as a whole."""
+    """The name is a mistake. A follow-up with its parent's key is no request of the planned job."""
     planned(spark, site, 2)
     sent = site.send_requests(range(2))
     site.send(site.acks, [site.answer(n, sent[n]) for n in range(2)])
     collect(spark, site.collecting())
     with pytest.raises(JobError, match="all requests belong to other jobs of this lake"):
         audit(spark, site.auditing(job="typo"))
+    parent = "/".join(map(str, sent[0])).encode()
+    site.send(site.requests, [Record(site.key(0), request(0, "next"), (("x-parent", parent),))])
+    counts = audit(spark, site.auditing(job="typo")).counts
+    assert (counts.planned, counts.missing) == (3, 1)
 
 
 def test_answers_in_another_order_than_their_requests_are_counted(spark: SparkSession, site: Site) -> None:

@@ -92,9 +92,13 @@ class Program:
                 return Victim.WORKERS
         return None
 
+    def end(self, seconds: float) -> int:
+        """Wait for its end, and return its exit code."""
+        return int(self._process.wait(seconds))
+
     def finish(self, seconds: float) -> str:
         """Wait for its end, and return its output. The test fails unless it succeeded."""
-        code = self._process.wait(seconds)
+        code = self.end(seconds)
         said = self.said()
         assert code == 0, said[-5_000:]
         return said

@@ -1,6 +1,6 @@
 """On a standalone cluster, by ``spark-submit``: executors are killed in mid-submit, and nothing is lost or doubled.
 
-``E2E_LONG=1``: more kills and 200,000 requests.
+``E2E_LONG=1``: more kills and 200,000 requests, and the exit code of an audit.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.cluster.standalone import standalone
+from tests.spark.support import responder
 from tests.spark.support.programs import kill, program
 from tests.spark.support.site import JobSite
 from tests.spark.test_kills import counted, wait_for
@@ -26,8 +27,9 @@ ROWS, KILLS, RATE = (200_000, 5, 5_000) if LONG else (15_000, 1, 2_000)
 SECONDS = 240.0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
 def test_killed_executors_lose_and_double_nothing(broker: Broker, tmp_path: Path) -> None:
     site = JobSite(broker, tmp_path)
     arguments = ("submit", "--job", "j", "--lake", site.lake, "--input", site.table(ROWS), "--id", "id")
@@ -46,3 +48,23 @@ def test_killed_executors_lose_and_double_nothing(broker: Broker, tmp_path: Path
             assert there < ROWS, "the kills came too late to show anything"
             assert f'"planned": {ROWS}' in running.finish(SECONDS)
     assert site.sequences() == list(range(ROWS))
+
+
+@pytest.mark.skipif(not LONG, reason="takes a minute; E2E_LONG=1 runs it")
+def test_the_exit_code_of_an_audit_reaches_the_caller_of_spark_submit(broker: Broker, tmp_path: Path) -> None:
+    site = JobSite(broker, tmp_path)
+    with standalone(tmp_path) as cluster:
+        environment = {**cluster.environment, **site.environment}
+
+        def run(command: str, *options: str) -> int:
+            arguments = cluster.submit(tmp_path, command, "--job", "j", "--lake", site.lake, *options)
+            with program(arguments, environment, tmp_path) as running:
+                return running.end(SECONDS)
+
+        table = ("--input", site.table(10), "--id", "id", "--payload", "payload")
+        assert run("submit", *table) == 0
+        assert run("audit") == 1, "no request was answered"
+        responder.main(site.bootstrap, site.requests, site.acks, 10, transactional=True)
+        assert run("audit") == 2, "the answers are not collected"
+        assert run("collect", "--available-now") == 0
+        assert run("audit") == 0

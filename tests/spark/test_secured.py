@@ -19,8 +19,10 @@ from pipeline.jobs.replay import replay
 from pipeline.jobs.submit import submit
 from pipeline.settings import AnswersSettings, KafkaSettings, ReplaySettings, SubmitSettings
 from tests.secured_broker import USER, secured_broker
+from tests.spark.cluster.standalone import standalone
 from tests.spark.support import responder
 from tests.spark.support.exchange import Site
+from tests.spark.support.programs import program
 from tests.spark.support.site import write_table
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _admin: Any = admin  # not all it has is in the types
 _type, _operation = _admin.ResourceType, _admin.AclOperation
 ROWS = 200
+SECONDS = 240.0
 AUTHORIZER = """
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
@@ -73,9 +76,13 @@ def allow(site: Site) -> None:
         made.result(30)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes a minute or two; E2E_LONG=1 runs it")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes a minute or two; E2E_LONG=1 runs it"),
+]
+
+
 def test_the_whole_way_with_tls_a_password_and_few_rights(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     source = write_table(tmp_path, ROWS)
     submitted = submit(spark, SubmitSettings(kafka=site.kafka, source=source, **site.common))
@@ -87,3 +94,19 @@ def test_the_whole_way_with_tls_a_password_and_few_rights(spark: SparkSession, s
     assert replay(spark, ReplaySettings(kafka=site.kafka, **site.common)).selected == 0
     again = SubmitSettings(kafka=site.kafka, semantics="at-least-once", source=source, **{**site.common, "job": "k"})
     assert submit(spark, again).sent == ROWS
+
+
+def test_the_same_by_the_executors_of_a_cluster(site: Site, tmp_path: Path) -> None:
+    with standalone(tmp_path) as cluster:
+
+        def run(command: str, *options: str) -> str:
+            arguments = cluster.submit(tmp_path, command, "--job", site.job, "--lake", site.lake, *options)
+            with program(arguments, {**cluster.environment, **site.environment}, tmp_path) as running:
+                return running.finish(SECONDS)
+
+        source = write_table(tmp_path, ROWS)
+        run("submit", "--input", source.uri, "--id", "id", "--payload", "payload", "--parts", "4")
+        responder.main(site.bootstrap, site.requests, site.acks, ROWS, transactional=True)
+        run("collect", "--available-now")
+        run("answers")
+        assert '"verdict": "proved"' in run("audit")

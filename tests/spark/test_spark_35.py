@@ -2,7 +2,7 @@
 
 ``python3 -m venv /tmp/s35; /tmp/s35/bin/pip install -e . pyspark==3.5.3 jinja2 matplotlib 'pandas<3' pyarrow``
 
-Spark fetches the packages of its own version. Delta needs 3.5.3 or later.
+Spark fetches the packages of its version. Delta needs 3.5.3 or later.
 """
 
 from __future__ import annotations

@@ -116,6 +116,13 @@ def test_one_task_of_a_batch_is_cancelled() -> None:
 # ---------------------------------------------------------------- what it makes of it
 
 
+def test_a_reason_that_has_no_utf8_is_written_with_escapes() -> None:
+    """The answer could not be encoded, and the process would end."""
+    posted: list[Outcome] = []
+    BatchRunner(lambda batch, _context: batch.nack(batch[0], "a\ud800"), {}, 3, posted.append).run(tasks(1))
+    assert posted[0].failure == ("Nack", "a\\ud800", "")
+
+
 def test_each_request_is_told_of_when_it_is_settled() -> None:
     posted: list[Outcome] = []
 

@@ -77,6 +77,12 @@ def test_a_wrong_type_is_a_dead_letter() -> None:
     assert run_handler(lambda *_: 1, "p").outcome == "DEAD_LETTERED"  # type: ignore[arg-type]
 
 
+def test_a_progress_message_that_has_no_utf8_is_written_with_escapes() -> None:
+    """It could not be written to the state topic, and the process would end."""
+    result = run_handler(lambda _request, context: context.progress(0.5, "a\ud800"), "p")
+    assert (result.outcome, result.progress) == ("OK", ((0.5, "a\\ud800"),))
+
+
 @pytest.mark.parametrize("cancel", ["drain", ("drain", 0.02)])
 def test_a_cancellation_reaches_the_handler(cancel: Any) -> None:
     """Before its start, or while it runs."""

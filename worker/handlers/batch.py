@@ -13,7 +13,7 @@ from worker.errors import Retry
 from worker.handlers.attempt import open_request
 from worker.handlers.context import Cancelled, Context
 from worker.handlers.forks import FORKS, leave_fork
-from worker.handlers.judging import as_bytes, judge
+from worker.handlers.judging import as_bytes, encodable, judge
 from worker.handlers.task_view import view_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Batch:
             outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", cancelled)
         else:
             judge(outcome, Retry(str(reason)))
-            outcome.failure = Failure("Nack", str(reason))
+            outcome.failure = Failure("Nack", encodable(str(reason)))
         self._post(outcome)
 
     def _finish(self, task: BatchTask) -> Outcome:

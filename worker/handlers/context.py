@@ -13,6 +13,7 @@ from worker.codec import MalformedError
 from worker.core.model import TOPIC, FollowUp
 from worker.core.task_state import CHECKPOINT_LIMIT
 from worker.errors import Cancelled as CancelledError
+from worker.handlers.judging import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -168,7 +169,7 @@ class Context:
         if not 0 <= fraction <= 1:  # also true for NaN
             raise ValueError(f"progress({fraction!r}): the fraction must be a number from 0 to 1")
         if self._reports is not None:
-            self._reports.progress(self, float(fraction), str(message))
+            self._reports.progress(self, float(fraction), encodable(str(message)))
 
     def checkpoint(self, data: bytes) -> None:
         """Save ``data`` for the next start of this request, which gets it as ``resume``. Any thread may call it.

@@ -20,7 +20,10 @@ LONGEST_DELAY = 86_400.0  # the longest delay in seconds that a handler may requ
 def as_bytes(result: object) -> bytes:
     """Return the bytes of a handler's result; JSON for a dict or a list. Raise Reject if there are none."""
     if isinstance(result, str):
-        return _as_utf8(result)
+        try:
+            return result.encode()
+        except UnicodeEncodeError as error:
+            raise Reject(f"the handler returned str that UTF-8 cannot hold: {error}") from error
     if result is None:
         return b""
     if isinstance(result, bytes | bytearray | memoryview):
@@ -29,13 +32,6 @@ def as_bytes(result: object) -> bytes:
         return _as_json(result)
     message = f"the handler returned {type(result).__name__}; it must return str, bytes, dict, list or None"
     raise Reject(message)
-
-
-def _as_utf8(result: str) -> bytes:
-    try:
-        return result.encode()
-    except UnicodeEncodeError as error:
-        raise Reject(f"the handler returned str that UTF-8 cannot hold: {error}") from error
 
 
 def _as_json(result: dict[Any, Any] | list[Any]) -> bytes:
@@ -53,8 +49,8 @@ def judge(outcome: Outcome, error: BaseException) -> None:
         outcome.verdict = Verdict.FAILED
         if isinstance(error, Retry):
             outcome.retry_after = _seconds(error.after)
-    message = _encodable(_text_of(error)[:MESSAGE_LIMIT])
-    outcome.failure = Failure(_encodable(type(error).__name__), message, _encodable(_traceback_of(error)))
+    message = encodable(_text_of(error)[:MESSAGE_LIMIT])
+    outcome.failure = Failure(encodable(type(error).__name__), message, encodable(_traceback_of(error)))
 
 
 def _seconds(after: object) -> float | None:
@@ -64,7 +60,7 @@ def _seconds(after: object) -> float | None:
     return None
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Return the text with lone surrogates, as in undecodable file names, written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -75,7 +75,7 @@ def test_a_cancelled_task_stops_the_waiting(started: bool) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(AsyncTaskFuture(task, asyncio.get_running_loop()))
         if started:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # one turn of the loop, in which the task begins to wait
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.support import PARTITION, a_task
-from worker.core.limits import Limits
 from worker.isolation import page
-from worker.isolation.link import Entry, Link
+from worker.isolation.link import Link
 from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from worker.core.model import Task
 
 
 class StandInChild:
@@ -50,7 +51,7 @@ def child() -> Iterator[StandInChild]:
 def link(child: StandInChild) -> Link:
     """Five tasks were sent, and the second runs."""
     one = Link(child, [PARTITION.topic])  # type: ignore[arg-type]
-    one.send([Entry(a_task(offset=offset), Limits()) for offset in range(1, 6)])
+    one.send([a_task(offset=offset) for offset in range(1, 6)])
     one.flight.finished(1)
     child.words[STARTED] = 2
     return one
@@ -61,8 +62,8 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None
     monkeypatch.setattr(time, "sleep", lambda _seconds: what())
 
 
-def offsets(entries: list[Entry]) -> list[int]:
-    return [entry.task.record.offset for entry in entries]
+def offsets(tasks: list[Task]) -> list[int]:
+    return [task.record.offset for task in tasks]
 
 
 def test_what_has_not_started_comes_back(link: Link, child: StandInChild) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.core.lease import Lease
-from worker.core.model import Failure, FollowUp, Outcome, Partition, Record, Task, Verdict
+from worker.core.model import OK, Failure, FollowUp, Outcome, Partition, Record, Task, Verdict
 from worker.core.ordering_group import OrderingGroup
 from worker.isolation.frames import (
     CHUNK,
@@ -43,33 +45,31 @@ records = st.builds(
 )
 seconds = st.floats(min_value=0, max_value=1e9)
 failures = st.builds(Failure, texts, texts, texts)
+
+
+def an_end(number: int, sequence: int, attempt: int, started_ns: int, run_seconds: float, **rest: Any) -> Ended:
+    """Return the end of a task that a child reports: without the task, and with the time that follows from others."""
+    finished_ns = started_ns + int(run_seconds * 1e9) if started_ns else 0
+    nothing: Any = None
+    times: dict[str, Any] = {"started_ns": started_ns, "finished_ns": finished_ns, "run_seconds": run_seconds}
+    return Ended(number, attempt, Outcome(nothing, sequence=sequence, **times, **rest))
+
+
 good = st.builds(
-    Ended,
-    u64,
-    i32,
-    u32,
-    u64,
-    seconds,
-    seconds,
-    st.just(Verdict.OK),
-    st.binary(max_size=300),
-    st.none(),
-    st.none(),
-    st.lists(st.builds(FollowUp, st.none() | st.sampled_from(TOPICS), values, texts), max_size=3).map(tuple),
+    an_end,
+    *(u64, i32, u32, u64, seconds),
+    cpu_seconds=seconds,
+    verdict=st.just(Verdict.OK),
+    result=st.binary(max_size=300),
+    sent=st.lists(st.builds(FollowUp, st.none() | st.sampled_from(TOPICS), values, texts), max_size=3).map(tuple),
 )
 bad = st.builds(
-    Ended,
-    u64,
-    i32,
-    u32,
-    u64,
-    seconds,
-    seconds,
-    st.sampled_from([verdict for verdict in Verdict if verdict is not Verdict.OK]),
-    st.just(b""),
-    failures,
-    st.none() | seconds,
-    st.just(()),
+    an_end,
+    *(u64, i32, u32, u64, seconds),
+    cpu_seconds=seconds,
+    verdict=st.sampled_from([verdict for verdict in Verdict if verdict is not Verdict.OK]),
+    failure=failures,
+    retry_after=st.none() | seconds,
 )
 notices = st.builds(Notice, st.integers(1, 3), u64, texts)
 
@@ -77,20 +77,7 @@ notices = st.builds(Notice, st.integers(1, 3), u64, texts)
 def packed(report: Ended | Notice) -> bytes:
     if isinstance(report, Notice):
         return pack_notice(*report)
-    task = Task(Record(Partition("t", 0), 0, None, None), LEASE)
-    outcome = Outcome(
-        task,
-        report.verdict,
-        report.sequence,
-        report.started_ns,
-        report.result,
-        report.failure,
-        report.retry_after,
-        run_seconds=report.run_seconds,
-        cpu_seconds=report.cpu_seconds,
-        sent=report.sent,
-    )
-    return pack_ended(report.number, report.attempt, outcome)
+    return pack_ended(report.number, report.attempt, report.outcome)
 
 
 @st.composite
@@ -144,6 +131,15 @@ def test_a_broken_byte_is_refused_or_changes_a_value(report: Ended, at: int, byt
         reports, taken = unpack_reports(data)
         assert len(reports) <= 1
         assert taken <= len(data)
+
+
+@pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e300])
+def test_a_run_time_that_no_attempt_has(seconds: float) -> None:
+    data = pack_ended(
+        1, 1, Outcome(Task(Record(Partition("t", 0), 0, None, None), LEASE), OK, started_ns=1, run_seconds=seconds)
+    )
+    with pytest.raises(FrameError):
+        unpack_reports(data)
 
 
 @pytest.mark.parametrize("head", [(GREATEST_REPORT + 1, READY, 0), (0, 4, 0), (0, 255, 0), (3, 0, 1)])

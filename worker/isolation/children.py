@@ -16,8 +16,9 @@ from worker.isolation.output import since
 from worker.isolation.parent import End, Template, TemplateDiedError
 
 if TYPE_CHECKING:
+    from worker.core.limits import Limits
+    from worker.core.model import Task
     from worker.isolation.config import ChildConfig
-    from worker.isolation.link import Entry
 
 LAST_OUTPUT = "Last output of the process:"
 FRUITLESS = 5  # children in a row that die before they have run a task
@@ -74,18 +75,19 @@ class Children:
             raise TemplateDiedError(f"{FRUITLESS} child processes in a row ended before they ran a task")
 
 
-def outcome_of_death(link: Link, entry: Entry, end: End, crash: str, message_format: str) -> Outcome:
-    """Return the outcome of the attempt that ran when its child died. ``crash`` is the stack that was left."""
+def outcome_of_death(link: Link, task: Task, limits: Limits, end: End, message_format: str) -> Outcome:
+    """Return the outcome of the attempt that ran when its child died."""
     cause = link.cause if end.status == -signal.SIGKILL else None
+    crash = link.child.crash()
     words = since(link.started_at, end.printed)
     traceback = "\n\n".join([*([crash] if crash else []), *([f"{LAST_OUTPUT}\n{words}"] if words else [])])
-    verdict, failure = failure_of(cause, end.status, entry.limits, traceback)
+    verdict, failure = failure_of(cause, end.status, limits, traceback)
     ran = max(0.0, time.monotonic() - link.started_at)
     now = time.time_ns()
     return Outcome(
-        entry.task,
+        task,
         verdict,
-        FORMATS[message_format].sequence_of(entry.task.record.value),
+        FORMATS[message_format].sequence_of(task.record.value),
         now - int(ran * 1e9),
         failure=failure,
         finished_ns=now,

@@ -196,6 +196,8 @@ class ProcessExecutor:
 
     def _tend_beside(self) -> None:
         """Lower the priority of long tasks. Without any, the process runs one task at a time again."""
+        if not self._beside:
+            return
         has_long = self._has_long()
         for slot in self._beside:
             slot.step_back()

@@ -10,13 +10,13 @@ import math
 import struct
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from worker.core.model import OK, Failure, FollowUp, Partition, Record, Task, Verdict
+from worker.core.model import OK, Failure, FollowUp, Outcome, Partition, Record, Task, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from worker.core.claim import Claim
-    from worker.core.model import Headers, Outcome
+    from worker.core.model import Headers
 
     Buffer = bytes | bytearray | memoryview
 
@@ -28,6 +28,7 @@ _COUNTS = struct.Struct("<IIi")  # headers, upcoming, bytes of the checkpoint
 REPORT = struct.Struct("<IBQ")  # remaining bytes, kind, number of the task
 # sequence, attempt, started_ns, run and CPU seconds, verdict, bytes of follow-up requests at the end
 _ENDED = struct.Struct("<iIQddBI")
+_REPORT_OF_END = struct.Struct("<IBQiIQddBI")  # both in one, because packing twice takes longer
 _FOLLOW_UP = struct.Struct("<iiI")  # bytes of topic, key and payload
 _FAILURE = struct.Struct("<dIII")  # retry_after (NaN: none), bytes of type, message and traceback
 
@@ -37,11 +38,13 @@ ENDED, SKIPPED, READY, UNSTARTABLE, PROGRESS, CHECKPOINT = range(6)
 GREATEST_REPORT = 64 << 20  # bytes; a greater result is refused in the child
 NONE = -1  # the length that stands for None
 _MESSAGE_LIMIT = 1_000  # characters
+_LONGEST = 1e9  # seconds that an attempt can take
 LARGE = 1 << 18  # parts of at least this many bytes are not joined before writing
 
 _VERDICTS = tuple(Verdict)
 _NUMBERS = {verdict: number for number, verdict in enumerate(_VERDICTS)}
 _NO_CLAIM = cast("Claim", None)  # of tasks in a child
+_NO_TASK = cast("Task", None)  # of outcomes that a child reports
 
 
 class FrameError(ValueError):
@@ -49,19 +52,11 @@ class FrameError(ValueError):
 
 
 class Ended(NamedTuple):
-    """The end of one start of a task. The fields are those of ``worker.core.model.Outcome``."""
+    """The end of one start of a task. ``outcome.task`` is not set, because a child does not have our task."""
 
     number: int
-    sequence: int
     attempt: int
-    started_ns: int
-    run_seconds: float
-    cpu_seconds: float
-    verdict: Verdict
-    result: bytes
-    failure: Failure | None
-    retry_after: float | None
-    sent: tuple[FollowUp, ...] = ()
+    outcome: Outcome
 
 
 class Notice(NamedTuple):
@@ -203,22 +198,19 @@ def pack_ended(number: int, attempt: int, outcome: Outcome) -> bytes:
     failure = outcome.failure
     body = outcome.result if failure is None else _pack_failure(failure, outcome.retry_after)
     sent = _pack_sent(outcome.sent) if outcome.sent else b""
-    return b"".join(
-        (
-            REPORT.pack(_ENDED.size + len(body) + len(sent), ENDED, number),
-            _ENDED.pack(
-                outcome.sequence,
-                attempt,
-                outcome.started_ns,
-                outcome.run_seconds,
-                outcome.cpu_seconds,
-                _NUMBERS[outcome.verdict],
-                len(sent),
-            ),
-            body,
-            sent,
-        )
+    head = _REPORT_OF_END.pack(
+        _ENDED.size + len(body) + len(sent),
+        ENDED,
+        number,
+        outcome.sequence,
+        attempt,
+        outcome.started_ns,
+        outcome.run_seconds,
+        outcome.cpu_seconds,
+        _NUMBERS[outcome.verdict],
+        len(sent),
     )
+    return b"".join((head, body, sent)) if body or sent else head
 
 
 def _pack_sent(sent: Sequence[FollowUp]) -> bytes:
@@ -282,14 +274,19 @@ def _unpack_ended(number: int, data: Buffer, at: int, end: int) -> Ended:
     sequence, attempt, started_ns, run, cpu, verdict, size = _ENDED.unpack_from(data, at)
     if verdict >= len(_VERDICTS):
         raise FrameError(f"verdict {verdict}")
+    if not 0 <= run <= _LONGEST:
+        raise FrameError(f"a run time of {run} s")
     if size > end - at - _ENDED.size:
         raise FrameError(f"follow-up requests of {size} bytes")
     rest, what = bytes(data[at + _ENDED.size : end - size]), _VERDICTS[verdict]
-    if what is OK or not rest:
-        sent = _unpack_sent(bytes(data[end - size : end])) if size else ()
-        return Ended(number, sequence, attempt, started_ns, run, cpu, what, rest, None, None, sent)
-    failure, retry_after = _unpack_failure(rest)
-    return Ended(number, sequence, attempt, started_ns, run, cpu, what, b"", failure, retry_after)
+    failure = retry_after = None
+    if rest and what is not OK:
+        failure, retry_after = _unpack_failure(rest)
+        rest = b""
+    finished_ns = started_ns + int(run * 1e9) if started_ns else 0
+    sent = _unpack_sent(bytes(data[end - size : end])) if size else ()
+    outcome = Outcome(_NO_TASK, what, sequence, started_ns, rest, failure, retry_after, finished_ns, run, cpu, sent)
+    return Ended(number, attempt, outcome)
 
 
 def _unpack_sent(body: bytes) -> tuple[FollowUp, ...]:

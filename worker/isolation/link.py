@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from worker.core.inflight import InFlight
 from worker.core.limits import Request
@@ -15,7 +15,7 @@ from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.core.limits import Cause, EndCause, Limits, Reason
+    from worker.core.limits import Cause, EndCause, Reason
     from worker.core.model import Task
     from worker.isolation.frames import AnyReport
     from worker.isolation.parent import ChildProcess
@@ -26,19 +26,12 @@ _MOST_PARTS = 512  # of one system call
 _SEEN_SECONDS = 0.001  # until the child certainly sees a word of the page, and we see what it wrote before
 
 
-class Entry(NamedTuple):
-    """A task in flight."""
-
-    task: Task
-    limits: Limits
-
-
 class Link:
     """Both threads of the worker process use it under the executor's lock. ``started`` and ``flight`` need none."""
 
     def __init__(self, child: ChildProcess, topics: Sequence[str]) -> None:
         self.child = child
-        self.flight: InFlight[Entry] = InFlight()
+        self.flight: InFlight[Task] = InFlight()
         self.ended = 0  # tasks whose end was reported
         self.cancelled: tuple[int, Request] | None = None  # number of the cancelled task, and the request
         self.cause: Cause | None = None  # why the child was killed
@@ -76,15 +69,15 @@ class Link:
         return self.child.words[STARTED_AT] / 1e9
 
     @property
-    def running(self) -> tuple[int, Entry] | None:
+    def running(self) -> tuple[int, Task] | None:
         """Return the running task with its number."""
         return self.flight.running(self.started)
 
-    def send(self, entries: Sequence[Entry]) -> None:
+    def send(self, tasks: Sequence[Task]) -> None:
         """Send tasks to the child, as far as the socket accepts them."""
         settled = self.flight.first - 1
-        first = self.flight.send(entries)
-        parts = pack_chunk([entry.task for entry in entries], self._topics, first, settled)
+        first = self.flight.send(tasks)
+        parts = pack_chunk(tasks, self._topics, first, settled)
         self._out += [memoryview(part) for part in parts if part]
         self.flush()
 
@@ -143,7 +136,7 @@ class Link:
         self.cause = self.cause or cause
         self.child.kill()
 
-    def kill_for(self, number: int, cause: Cause) -> list[Entry]:
+    def kill_for(self, number: int, cause: Cause) -> list[Task]:
         """Kill the child because of this task, and of no other that may start meanwhile. Return those not started."""
         back = self.withdraw()
         if self.started == number:
@@ -155,7 +148,7 @@ class Link:
         self.retiring, self.retired_at = True, now
         self.child.finish()
 
-    def withdraw(self) -> list[Entry]:
+    def withdraw(self) -> list[Task]:
         """Take back the tasks that have not started, in order.
 
         The child announces a start and then reads whether to skip the task. The parent writes what to skip and then

@@ -16,8 +16,8 @@ from worker.isolation import linux
 if TYPE_CHECKING:
     from collections import deque
 
-    from worker.core.model import Headers
-    from worker.isolation.link import Entry, Link
+    from worker.core.model import Headers, Task
+    from worker.isolation.link import Link
 
 LOOK_SECONDS = 0.05  # at most, between two checks of a child, while a task may grow by 1 GB/s
 BRIEF_SECONDS = 0.05  # a task that has run for less will soon end, so others wait for it even beside a long one
@@ -62,7 +62,7 @@ class Enforcement:
         most = self._policy.child_max_tasks
         return most + 1 - link.flight.next if most else math.inf
 
-    def look(self, link: Link, now: float) -> tuple[list[Entry], float]:
+    def look(self, link: Link, now: float) -> tuple[list[Task], float]:
         """Do what is due. Return tasks that the child has not started and will not start, and when to check again."""
         measure = now - self._looked_at >= LOOK_SECONDS
         if measure:
@@ -71,16 +71,17 @@ class Enforcement:
         running = link.running
         if running is None or link.cause is not None:
             return [], now + LOOK_SECONDS
-        number, entry = running
+        number, task = running
+        limits = self.limits_of(task.record.headers)
         resident = linux.resident_with_all(link.child.pid) if measure and self._policy.memory else 0
         request = link.request_of(number)
-        step = judge(now, entry.limits, started_at=link.started_at, resident=resident, request=request)
+        step = judge(now, limits, started_at=link.started_at, resident=resident, request=request)
         if isinstance(step, Kill):
             return link.kill_for(number, step.cause), now + LOOK_SECONDS
         if isinstance(step, Cancel):
             link.cancel(number, step.reason, now)
-            self._expired.append(Expired(entry.task, step.reason))
-            return [], now + min(LOOK_SECONDS, entry.limits.grace)
+            self._expired.append(Expired(task, step.reason))
+            return [], now + min(LOOK_SECONDS, limits.grace)
         return [], min(now + LOOK_SECONDS, step.until)
 
     def _retire(self, link: Link, now: float, *, measure: bool) -> None:

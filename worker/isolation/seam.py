@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.core.model import Outcome
-
 if TYPE_CHECKING:
-    from worker.core.model import Task
+    from worker.core.model import Outcome, Task
     from worker.isolation.frames import Ended
 
 
@@ -32,16 +30,6 @@ def set_aside(task: Task) -> None:
 def outcome_of(task: Task, ended: Ended) -> Outcome:
     """Return the outcome of our task that the child reported."""
     task.attempt = ended.attempt
-    return Outcome(
-        task,
-        ended.verdict,
-        ended.sequence,
-        ended.started_ns,
-        ended.result,
-        ended.failure,
-        ended.retry_after,
-        ended.started_ns + int(ended.run_seconds * 1e9) if ended.started_ns else 0,
-        ended.run_seconds,
-        ended.cpu_seconds,
-        ended.sent,
-    )
+    outcome = ended.outcome
+    outcome.task = task
+    return outcome

@@ -16,11 +16,10 @@ from worker.executors.port import Running
 from worker.isolation import linux, seam
 from worker.isolation.children import outcome_of_death
 from worker.isolation.frames import READY, SKIPPED, Checkpoint, Ended, FrameError, Progress
-from worker.isolation.link import Entry
 from worker.isolation.policy import LOOK_SECONDS, Enforcement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Sequence
 
     from worker.core.claim import Claim
     from worker.core.limits import Reason
@@ -55,7 +54,7 @@ class Slot:
         running = link.running if link is not None else None
         if link is None or running is None:
             return None
-        return Running(running[1].task, max(0.0, time.monotonic() - link.started_at), link.child.pid)
+        return Running(running[1], max(0.0, time.monotonic() - link.started_at), link.child.pid)
 
     @property
     def idle(self) -> bool:
@@ -74,24 +73,24 @@ class Slot:
         if link is None or link.full or not queue:
             return
         room = self._enforcement.room(link)
-        entries: list[Entry] = []
+        tasks: list[Task] = []
         refused = False
-        while queue and (len(entries) < room or self.closed):
+        while queue and (len(tasks) < room or self.closed):
             task = queue.popleft()
             if self.closed or not seam.may_start(task):
                 self._outbox.post(Outcome(task, Verdict.NOT_STARTED))
                 refused = True
             else:
                 task.attempt += 1
-                entries.append(Entry(task, self._enforcement.limits_of(task.record.headers)))
-        if entries:
-            link.send(entries)
+                tasks.append(task)
+        if tasks:
+            link.send(tasks)
         if refused:
             self._outbox.notify()
 
     def withdraw(self, claims: Collection[Claim]) -> list[Task]:
         """Take back the tasks under these claims that have not started."""
-        if self.link is not None and any(entry.task.claim in claims for _, entry in self.link.flight):
+        if self.link is not None and any(task.claim in claims for _, task in self.link.flight):
             self._take_back(self.link.withdraw())
         waiting = list(self.queue)
         self.queue = deque(task for task in waiting if task.claim not in claims)
@@ -101,23 +100,22 @@ class Slot:
         """Cancel the running task if it has one of these claims (None: any). Return it if so."""
         link = self.link
         running = link.running if link is not None else None
-        if link is None or running is None or (claims is not None and running[1].task.claim not in claims):
+        if link is None or running is None or (claims is not None and running[1].claim not in claims):
             return None
         link.cancel(running[0], reason, now)
-        return running[1].task
+        return running[1]
 
     def cancel_task(self, task: Task, reason: Reason, now: float) -> bool:
         """Cancel this task if it runs here. Return whether it does."""
         link = self.link
         running = link.running if link is not None else None
-        if link is None or running is None or running[1].task is not task:
+        if link is None or running is None or running[1] is not task:
             return False
         link.cancel(running[0], reason, now)
         return True
 
-    def _take_back(self, entries: Iterable[Entry]) -> None:
+    def _take_back(self, tasks: Sequence[Task]) -> None:
         """Put tasks that have not started back in front of all others."""
-        tasks = [entry.task for entry in entries]
         for task in tasks:
             task.attempt -= 1
         self.queue.extendleft(reversed(tasks))
@@ -143,16 +141,16 @@ class Slot:
         return bool(reports)
 
     def _settle(self, link: Link, report: AnyReport) -> None:
-        if isinstance(report, Progress | Checkpoint):
-            self._pass_on(link, report)
-        elif isinstance(report, Ended):
+        if isinstance(report, Ended):
             link.ended += 1
-            self._outbox.post(seam.outcome_of(link.flight.finished(report.number).task, report))
+            self._outbox.post(seam.outcome_of(link.flight.finished(report.number), report))
+        elif isinstance(report, Progress | Checkpoint):
+            self._pass_on(link, report)
         elif report.kind == SKIPPED:
-            entry = link.flight.skipped(report.number)
-            if entry is not None:
-                entry.task.attempt -= 1
-                self._outbox.post(Outcome(entry.task, Verdict.NOT_STARTED))
+            task = link.flight.skipped(report.number)
+            if task is not None:
+                task.attempt -= 1
+                self._outbox.post(Outcome(task, Verdict.NOT_STARTED))
         elif report.kind == READY:
             link.ready = True
         else:
@@ -164,9 +162,9 @@ class Slot:
         if running is None or running[0] != report.number:
             return
         if isinstance(report, Progress):
-            self._outbox.sink.progress(running[1].task, report.fraction, report.message)
+            self._outbox.sink.progress(running[1], report.fraction, report.message)
         else:
-            self._outbox.sink.checkpoint(running[1].task, report.data)
+            self._outbox.sink.checkpoint(running[1], report.data)
 
     # -- limits
 
@@ -179,8 +177,8 @@ class Slot:
         if link is None:
             raise AssertionError("a task runs here")
         self._take_back(link.withdraw())
-        for _, entry in link.flight:  # another one may have started at this moment
-            seam.set_aside(entry.task)
+        for _, task in link.flight:  # another one may have started at this moment
+            seam.set_aside(task)
         waiting, self.queue = self.queue, deque()
         return list(waiting)
 
@@ -225,7 +223,7 @@ class Slot:
     def _outdated(link: Link) -> bool:
         """Return whether the child has tasks that have not started and may no longer start."""
         started = link.started
-        return any(number > started and not seam.may_start(entry.task) for number, entry in link.flight)
+        return any(number > started and not seam.may_start(task) for number, task in link.flight)
 
     # -- the child's end
 
@@ -234,7 +232,8 @@ class Slot:
         while self._take_reports(link):
             pass
         death = link.flight.settle_death(link.started)
-        for entry in death.culprits:
-            self._outbox.post(outcome_of_death(link, entry, end, link.child.crash(), message_format))
+        for task in death.culprits:
+            limits = self._enforcement.limits_of(task.record.headers)
+            self._outbox.post(outcome_of_death(link, task, limits, end, message_format))
         self._take_back(death.innocents)
         return bool(death.culprits)

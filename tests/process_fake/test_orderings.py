@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.process_fake.stand_ins import Work, failing
-from tests.process_fake.world import GROUP, World
-from worker.codec import DEAD_LETTERED
+from tests.process_fake.world import ACKS, DEAD, GROUP, World
+from worker.codec import DEAD_LETTERED, decode_response
+from worker.core.model import FollowUp, Verdict
 from worker.errors import ExitCode
 
 LATER = failing(retry_after=600.0)
@@ -128,3 +129,36 @@ def test_a_revoked_partition_is_left_with_what_is_done(world: World, ordering: s
     world.until(lambda: world.committed() == 11)
     assert successor.starts == [(0, 0, 2)]
     assert len(process.starts) == 11
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key"])
+@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once", "exactly-once"])
+def test_the_answers_of_a_group_are_in_order(world: World, ordering: str, guarantee: str) -> None:
+    """Also if the answer of a dead letter, or of a task with follow-up requests, has to wait for them."""
+    world.broker.create("next", 2)
+    world.broker.topics["next"].delay = world.broker.topics[DEAD].delay = 0.5
+    world.script = {
+        "quick": Work(seconds=0.001),
+        "sends": Work(seconds=0.001, sent=(FollowUp("next", None, "a"),)),
+        "rejected": Work(0.001, Verdict.REJECTED),
+    }
+    for payload in (*["quick"] * 60, "malformed", "quick", "sends", *["quick"] * 5, "rejected", "quick"):
+        if payload == "malformed":
+            world.raw(b"\xff", key=b"k")
+        else:
+            world.request(payload, key=b"k")
+    world.process(ordering=ordering, guarantee=guarantee)
+    world.until(lambda: len(world.answers()) == 70)
+    assert [decode_response(record.value).origin.offset for record in world.broker.records(ACKS)] == list(range(70))
+    world.until(lambda: world.committed() == 70)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key"])
+def test_a_process_sleeps_while_a_dead_letter_cannot_be_delivered(world: World, ordering: str) -> None:
+    """The answer behind it waits, and there is nothing to flush."""
+    world.broker.fail(DEAD, "NOT_ENOUGH_REPLICAS", 3)
+    world.request("rejected", key=b"k", work=[Work(0.001, Verdict.REJECTED)])
+    world.request(key=b"k")
+    world.process(ordering=ordering)
+    world.until(lambda: len(world.answers()) == 2, seconds=10)
+    assert [decode_response(record.value).origin.offset for record in world.broker.records(ACKS)] == [0, 1]

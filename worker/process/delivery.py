@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import structlog
 
 from worker.core.model import Failure, Outcome, ages
+from worker.process.answer_order import AnswerOrder
 from worker.process.dead_letters import DeadLetter, dead_letter, oversized, reduced, size_of
 from worker.process.echo import Echo
 from worker.process.follow_ups import REFUSED_CODES, FollowUps, refused
@@ -101,12 +102,15 @@ class DeliveryResponder:
         self._needs_claim = not shared.guarantee.starts_once
         self._retries: list[tuple[float, int, _Sending]] = []
         self._order = itertools.count()
+        self._waiting: AnswerOrder[Outcome | _FailureAnswer] = AnswerOrder(config.ordering)
 
     def ok(self, outcome: Outcome) -> None:
         """See ``Responder``."""
         self._take(outcome)
         if outcome.sent:
             self._produce_follow_ups(outcome)
+        elif self._waiting.rows:
+            self._answer(outcome)
         else:
             self._produce_ok(outcome)
 
@@ -120,7 +124,7 @@ class DeliveryResponder:
         self._take(outcome)
         self.outstanding_bytes -= len(outcome.result)
         outcome.result = b""
-        self._produce_failure(self._failure_answer(outcome, failure, name))
+        self._answer(self._failure_answer(outcome, failure, name))
 
     def quiesce(self) -> bool:
         """See ``Responder``."""
@@ -138,11 +142,13 @@ class DeliveryResponder:
             self._handle_failures(failed, now)
         while self._retries and self._retries[0][0] <= now:
             self._send(heapq.heappop(self._retries)[2])
+        for answer in self._waiting.ready() if self._waiting.rows else ():
+            self._send(answer)
 
     @property
     def under_way(self) -> bool:
         """See ``Responder``: return whether the client has something to deliver."""
-        return self.outstanding > len(self._retries)
+        return self.outstanding > len(self._retries) + self._waiting.held
 
     def next_due(self) -> float:
         """See ``Responder``: return when the next delivery is tried again."""
@@ -172,6 +178,12 @@ class DeliveryResponder:
         else:
             self._produce_failure(sending)
 
+    def _answer(self, answer: Outcome | _FailureAnswer) -> None:
+        """Send an answer, or keep it until the earlier ones of its partition or key are sent."""
+        outcome = answer if isinstance(answer, Outcome) else answer.outcome
+        if not self._waiting.hold(outcome.task, answer):
+            self._send(answer)
+
     def _produce_ok(self, outcome: Outcome) -> None:
         record, value = outcome.task.record, self._encoder.ok(outcome)
         room = self._max_answer_bytes - size_of(record.key, value)
@@ -183,6 +195,7 @@ class DeliveryResponder:
 
     def _produce_follow_ups(self, outcome: Outcome) -> None:
         """Produce the follow-up requests. The answer follows when they are confirmed."""
+        self._waiting.wait(outcome.task)
         messages = self._follow_ups.messages(outcome)
         if isinstance(messages, Failure):
             self._dead_letter(outcome, messages)
@@ -206,6 +219,7 @@ class DeliveryResponder:
         self.outstanding_bytes -= held(outcome)
         outcome.failure, outcome.result, outcome.sent = failure, b"", ()
         self.outstanding_bytes += held(outcome)
+        self._waiting.wait(outcome.task)
         record = dead_letter(outcome.task, failure, self._config.max_dead_letter_bytes)
         self._produce_dead_letter(_DeadLettering(outcome, failure, record))
 
@@ -232,13 +246,13 @@ class DeliveryResponder:
                 self._finish([sending.outcome], sending.name)
             elif isinstance(sending, _DeadLettering):
                 self._metrics.add("dead_letters_total")
-                self._send(self._failure_answer(sending.outcome, sending.failure, "DEAD_LETTERED"))
+                self._answer(self._failure_answer(sending.outcome, sending.failure, "DEAD_LETTERED"))
 
     def _confirm_follow_up(self, pending: _Pending) -> None:
         self._metrics.add("follow_ups_total")
         pending.left -= 1
         if not pending.left and not pending.over:
-            self._send(pending.outcome)
+            self._answer(pending.outcome)
 
     def _refuse_follow_up(self, pending: _Pending, failure: KafkaFailure) -> None:
         """Turn the request into a dead letter, because no retry helps. What was already sent stays sent."""
@@ -268,6 +282,7 @@ class DeliveryResponder:
         self.outstanding -= 1
         self.outstanding_bytes -= held(outcome)
         self._metrics.add("dropped_total")
+        self._waiting.drop(outcome.task)
 
     def _handle_failures(self, failed: list[tuple[object, KafkaFailure]], now: float) -> None:
         """Send something smaller if the size was the cause, or else the same again."""

@@ -67,10 +67,10 @@ GOALS: dict[str, Goal] = {
     "blocked, extra slot": Goal(
         f"{_BEHIND}, no other replica, an extra slot, from when the task is long", "", at_most=5, unit="s"
     ),
-    "process: empty": Goal(f"{_PROCESS}: empty tasks/s", "thread isolation", at_least=0.5, unit=TIMES),
+    "process: empty": Goal(f"{_PROCESS}: empty tasks/s", "thread isolation", at_least=0.6, unit=TIMES),
     "process: 10 ms": Goal(f"{_PROCESS}: {_EFFICIENCY}, 10 ms tasks", "1", at_least=0.97),
     "process: 100 ms": Goal(f"{_PROCESS}: {_EFFICIENCY}, 100 ms tasks", "1", at_least=0.99),
-    "process: latency": Goal(f"{_PROCESS}: idle p50, longer by", "thread isolation", at_most=0.2, unit="ms"),
+    "process: latency": Goal(f"{_PROCESS}: idle p50, longer by", "thread isolation", at_most=0.1, unit="ms"),
     "process: memory": Goal(f"{_PROCESS}: idle memory, more by", "thread isolation", at_most=25, unit="MB"),
     "process: memory, scikit-learn": Goal(
         f"{_PROCESS}: idle memory with scikit-learn imported, more by", "thread isolation", at_most=25, unit="MB"

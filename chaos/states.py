@@ -35,7 +35,7 @@ class Canceller:
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
         self._producer = Producer({**settings, "message.timeout.ms": 0, "linger.ms": 5})
 
-    async def send(self, items: Sequence[Item], stored: Mapping[int, RecordId], begin: float) -> None:
+    async def send(self, items: Sequence[Item], stored: Mapping[int, RecordId | None], begin: float) -> None:
         """Send each cancel request at its time after ``begin``, once the broker has stored the request itself."""
         waiting = [(begin + item.at + item.cancel_after, item) for item in items if item.cancel_after is not None]
         waiting.sort(key=lambda entry: entry[0])
@@ -45,8 +45,9 @@ class Canceller:
             if time.monotonic() < at or item.sequence not in stored:
                 await asyncio.sleep(_TICK)
                 continue
-            self._produce(stored[item.sequence])
             waiting.pop(0)
+            if (record := stored[item.sequence]) is not None:
+                self._produce(record)
         left = await asyncio.to_thread(self._producer.flush, FLUSH_SECONDS)
         if left:
             raise TimeoutError(f"{left} requests could not be cancelled within {FLUSH_SECONDS:g} s")

@@ -40,7 +40,7 @@ class Submitter:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.sent: dict[RecordId, Item] = {}
         self.sent_at: dict[RecordId, float] = {}  # the time of the broker's confirmation
-        self.stored: dict[int, RecordId] = {}  # by the sequence of the request in the plan
+        self.stored: dict[int, RecordId | None] = {}  # by the sequence of the request in the plan; None: place unknown
         self.resent: list[Item] = []  # sent again after a delivery failure: each may be in the topic twice
         self._topic = topic
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
@@ -72,7 +72,10 @@ class Submitter:
 
     def _report(self, item: Item) -> Any:
         def report(error: Any, record: Any) -> None:
-            if error is None:
+            if error is None and record.offset() is None:  # a repeated record; ``copies`` will find it in the topic
+                self.resent.append(item)
+                self.stored[item.sequence] = None
+            elif error is None:
                 self.add((record.partition(), record.offset()), item, item.sequence)
             elif error.fatal():
                 raise RuntimeError(f"a request was not sent: {error}")

@@ -80,7 +80,7 @@ class FakeTopics:
 
     def send(self, record: Outgoing, on_delivery: Callable[[Delivery], None]) -> None:
         place = Partition(record.topic, record.partition or 0)
-        offset = -1 if self.write_failure else self.add(*place, record.key, record.value, record.headers)
+        offset = None if self.write_failure else self.add(*place, record.key, record.value, record.headers)
         on_delivery(Delivery(place, offset, self.write_failure))
         self.on_write(record)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from worker.cli.dead_letters import DeadLetter, matches, place_of
-from worker.kafka.sender import deliver
+from worker.kafka.sender import UNPLACED, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,8 +83,8 @@ class Replay:
         replayed = {}
         deliveries = deliver(self._sender, [dead_letter.request() for dead_letter in batch])
         for dead_letter, delivery in zip(batch, deliveries, strict=True):
-            if delivery.failure:
-                self.failed[dead_letter.place] = delivery.failure
+            if delivery.failure is not None or delivery.offset is None:
+                self.failed[dead_letter.place] = delivery.failure or UNPLACED
             else:
                 replayed[dead_letter.mark] = place_of(delivery.partition, delivery.offset)
         self._journal.record(self._sender, replayed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from worker.cli.console import meter
 from worker.cli.tally import Tally, ranges
 from worker.core.deadline import Deadline
-from worker.kafka.sender import Outgoing
+from worker.kafka.sender import UNPLACED, Outgoing
 
 if TYPE_CHECKING:
     from worker.cli.console import Meter, Stop
@@ -33,14 +33,16 @@ class Sent:
 
     def on_delivery(self, sequence: int, delivery: Delivery) -> None:
         """Record the delivery or failure of the request with this sequence."""
-        if delivery.failure is None:
-            self.tally.expect(delivery.partition, delivery.offset)
-        else:
+        if delivery.failure is not None:
             self.failed[delivery.failure].append(sequence)
+        elif delivery.offset is None:
+            self.failed[UNPLACED].append(sequence)
+        else:
+            self.tally.expect(delivery.partition, delivery.offset)
 
     def problems(self) -> list[str]:
-        """Return a line for each reason why requests were not delivered, with their sequences."""
-        return [f"not delivered ({reason}): sequences {ranges(names)}" for reason, names in self.failed.items()]
+        """Return a line for each reason why requests were not confirmed, with their sequences."""
+        return [f"not confirmed ({reason}): sequences {ranges(names)}" for reason, names in self.failed.items()]
 
 
 def send(source: Source, total: int, topic: str, sender: Sender, stop: Stop) -> Sent:

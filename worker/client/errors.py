@@ -30,7 +30,7 @@ class TaskFailed(Exception):  # noqa: N818 - its name is part of the contract
 
 
 class DeliveryError(WorkerError):
-    """Kafka has not confirmed the request. It may have been written anyway, and then it runs."""
+    """Kafka has not confirmed the request or its offset. It may have been written anyway, and then it runs."""
 
 
 class ClientClosedError(WorkerError):

@@ -119,6 +119,6 @@ class Submitter:
         self._answers.expect(future, task_id, mark)
 
     def _failed(self, future: TaskFuture, reason: str) -> None:
-        error = DeliveryError(f"Kafka has not confirmed the request to {self._topic}: {reason}")
+        error = DeliveryError(f"the request to {self._topic} was not confirmed: {reason}")
         future.delivered.set_exception(error)
         future.answer(error)

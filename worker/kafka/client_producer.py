@@ -10,6 +10,7 @@ import confluent_kafka as ck
 from worker.core.model import Partition
 from worker.errors import BrokerError
 from worker.kafka.clients import one_line, quiet
+from worker.kafka.sender import UNPLACED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,9 +56,10 @@ class RequestProducer:
                 failed(one_line(error))
                 return
             number, offset, (_, timestamp) = message.partition(), message.offset(), message.timestamp()
-            assert number is not None
-            assert offset is not None
-            confirmed(Partition(topic, number), offset, max(0, timestamp))
+            if number is None or offset is None:
+                failed(UNPLACED)
+            else:
+                confirmed(Partition(topic, number), offset, max(0, timestamp))
 
         try:
             self._client.produce(topic, value, key, on_delivery=report, headers=list(headers))

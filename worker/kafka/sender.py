@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 
 _BY_KEY = -1  # the client's "no partition given"
+# The client sends a record again when a reply is lost. If the broker then only says that it has the record already, the
+# client reports success without an offset.
+UNPLACED = "Kafka stored it without telling its offset, so its answer cannot be found"
 
 
 class Delivery(NamedTuple):
-    """Where a record was written, or why that is unknown."""
+    """Where a record was written, or why that is unknown. A record without ``offset`` is somewhere in the topic."""
 
     partition: Partition
-    offset: int
+    offset: int | None
     failure: str | None = None
 
 
@@ -54,7 +57,7 @@ class Sender:
         def report(error: ck.KafkaError | None, message: ck.Message) -> None:
             number, offset = message.partition(), message.offset()
             place = Partition(record.topic, -1 if number is None else number)
-            on_delivery(Delivery(place, -1 if offset is None else offset, str(failure_of(error)) if error else None))
+            on_delivery(Delivery(place, offset, str(failure_of(error)) if error else None))
 
         while True:
             try:
@@ -69,7 +72,7 @@ class Sender:
             except BufferError:
                 self._client.poll(0.1)
             except ck.KafkaException as error:  # for example because it is too large for this client
-                on_delivery(Delivery(Partition(record.topic, -1), -1, str(failure_of(error.args[0]))))
+                on_delivery(Delivery(Partition(record.topic, -1), None, str(failure_of(error.args[0]))))
                 return
             else:
                 self._client.poll(0)

@@ -1,0 +1,35 @@
+"""The suite's own sender of requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chaos import traffic
+from chaos.requests import Item
+from chaos.traffic import Submitter
+
+
+class Message:
+    def __init__(self, offset: int | None) -> None:
+        self._offset = offset
+
+    def partition(self) -> int:
+        return 1
+
+    def offset(self) -> int | None:
+        return self._offset
+
+
+def test_a_request_whose_offset_the_broker_did_not_tell_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client reports it as delivered, because the broker had it already."""
+    monkeypatch.setattr(traffic, "Producer", lambda _settings: None)
+    submitter = Submitter("", "requests")
+    items = [Item(sequence, 0.0, b"k", b"v", "spin") for sequence in (1, 2)]
+    for item, offset in zip(items, (None, 5), strict=True):
+        report: Any = submitter._report(item)
+        report(None, Message(offset))
+    assert submitter.sent == {(1, 5): items[1]}
+    assert submitter.stored == {1: None, 2: (1, 5)}
+    assert submitter.resent == items[:1]

@@ -117,14 +117,17 @@ PICTURES = (
 
 
 def draw(figures: Sequence[Figure], folder: Path) -> dict[str, str]:
-    """Write every picture that has figures. Return their titles by their names."""
+    """Write every picture that has figures, and remove the others. Return the titles by the names of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {}
     for picture in PICTURES:
+        file = folder / f"{picture.name}.svg"
         chosen = [figure for figure in figures if picture.wanted(figure) and _program(figure) in PROGRAMS]
         if chosen:
-            _draw(picture, chosen, folder / f"{picture.name}.svg")
-            drawn[f"{picture.name}.svg"] = picture.title
+            _draw(picture, chosen, file)
+            drawn[file.name] = picture.title
+        else:
+            file.unlink(missing_ok=True)
     return drawn
 
 

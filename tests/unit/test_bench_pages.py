@@ -300,7 +300,10 @@ def test_pictures_are_drawn_of_what_there_is(tmp_path: Path) -> None:
         Figure("start-up", "to first task", "Celery", "s", (3.0,)),
     ]
 
+    (tmp_path / "tasks.svg").touch()  # of an earlier engine, whose results are gone
+
     assert plots.draw(figures, tmp_path) == {"startup.svg": "Process start → first task running (less is better)"}
+    assert [path.name for path in tmp_path.iterdir()] == ["startup.svg"]
     picture = (tmp_path / "startup.svg").read_text(encoding="utf-8")
     assert all(name in picture for name in ("worker", "Celery", "to first task"))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from chaos import traffic
 from chaos.requests import Item
 from chaos.traffic import Submitter
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Message:
@@ -26,7 +27,7 @@ def test_a_request_whose_offset_the_broker_did_not_tell_is_looked_for(monkeypatc
     """The client reports it as delivered, because the broker had it already."""
     monkeypatch.setattr(traffic, "Producer", lambda _settings: None)
     submitter = Submitter("", "requests")
-    items = [Item(sequence, 0.0, b"k", b"v", "spin") for sequence in (1, 2)]
+    items = [Item(sequence, 0.0, "spin", b"k", b"v") for sequence in (1, 2)]
     for item, offset in zip(items, (None, 5), strict=True):
         report: Any = submitter._report(item)
         report(None, Message(offset))

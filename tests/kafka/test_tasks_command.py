@@ -58,7 +58,7 @@ class Group(Commands):
         """Write records; returns their offsets."""
         deliveries = deliver(self.sender, records)
         assert [each.failure for each in deliveries] == [None] * len(records)
-        return [each.offset for each in deliveries]
+        return [each.offset for each in deliveries if each.offset is not None]
 
     def request(self, key: str, number: int = 0) -> Origin:
         record = Outgoing(self.requests, key.encode(), encode_request(1, key), partition=number)

@@ -77,7 +77,7 @@ def test_submit_waits_for_no_answer_to_it() -> None:
     assert sent.problems() == [f"not confirmed ({UNPLACED}): sequences 7"]
 
 
-class Forgetful:
+class RecordingJournal:
     """A journal that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -94,16 +94,16 @@ class Forgetful:
         self.open = False
 
 
-class Silent:
+class SilentMeter:
     def show(self, _count: int) -> None:
         pass
 
 
 def test_a_replay_stays_open() -> None:
     """So the next one looks for the request in the topic."""
-    journal: Any = Forgetful()
+    journal: Any = RecordingJournal()
     one = dead_letter()
     replay = Replay(Sender({}), journal)
-    replay.run([one], Plan(chosen={one.mark}, topics={"requests"}, unrecorded=()), Silent(), [])  # type: ignore[arg-type]
+    replay.run([one], Plan(chosen={one.mark}, topics={"requests"}, unrecorded=()), SilentMeter(), [])  # type: ignore[arg-type]
     assert (journal.replayed, journal.open) == ({}, True)
     assert replay.failed == {one.place: UNPLACED}

@@ -164,6 +164,7 @@ Event = Literal[
     "partitions.lost",
     "partitions.holding",
     "client.error",
+    "client.stranded",
     "client.log",
     "protocol.fallback",
 ]
@@ -270,6 +271,9 @@ EVENTS: dict[Event, str] = {
     "partitions.holding": "A revoked partition waits for its running task. Fields: partitions, limit (seconds).",
     "client.error": "The Kafka client reports a problem. It recovers by itself unless process.failed follows. The "
     "same line is logged at most once a minute. Fields: code, reason, repeated (lines left out since the last one).",
+    "client.stranded": "A Kafka client has lost the addresses of all brokers, a defect of librdkafka in an outage of "
+    "the whole cluster. A producer goes on with a new client. A consumer's process drains and is replaced. Field: "
+    "client.",
     "client.log": "A log line of librdkafka. Rate-limited as client.error. Fields: facility, message, repeated.",
     "protocol.fallback": "The broker lacks the consumer protocol, so the worker uses the one in the field protocol.",
 }

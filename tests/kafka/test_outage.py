@@ -32,7 +32,7 @@ def separate_broker() -> Iterator[Broker]:
 
 @pytest.mark.parametrize("ending", ["stop", "kill"] if LONG else ["stop"])
 def test_an_outage_is_waited_out(site: Callable[..., Site], separate_broker: Broker, ending: str) -> None:
-    """Everything is answered by the same processes, and what was done twice the log explains."""
+    """Everything is answered, by the same processes unless a client is stranded, and what was done twice the log explains."""
     one = site(at=separate_broker, partitions=4, WORKER_PROCESSES="2")
     replica = one.start().wait_ready()
     # Half of the tasks are quick, half take longer than the way there and back.
@@ -46,7 +46,8 @@ def test_an_outage_is_waited_out(site: Callable[..., Site], separate_broker: Bro
     assert replica.page("/livez").status == 200
     separate_broker.script("up")
     one.wait_answered()
-    assert replica.pids() == pids
+    # A client may lose all brokers in an outage of the whole cluster. Then its process is replaced (decision 0075).
+    assert replica.pids() == pids or replica.events("client.stranded"), replica.tail()
     lost = {partition for event in replica.events("partitions.lost") for partition in event["partitions"]}
     twice = {(part, offset) for (part, offset), count in one.journal.starts().items() if count > 1}
     assert {f"{one.requests}[{part}]" for part, _ in twice} <= lost, replica.tail()

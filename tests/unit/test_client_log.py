@@ -6,15 +6,14 @@ The membership check has no other sign to go by. librdkafka's own mock cluster p
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
-import confluent_kafka.cimpl
 import pytest
 
+from tests.mock_cluster import TOPIC, MockCluster
 from worker.kafka import properties
 from worker.kafka.membership_check import LogWatcher
 
@@ -23,38 +22,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)
 
-PRODUCER = 0  # RD_KAFKA_PRODUCER
 LIMIT = 30.0  # seconds; a passing test needs less than one
 BROKER = 1  # its number in the mock cluster
-
-
-class MockCluster:
-    """One broker of librdkafka's mock cluster, which has groups of the consumer protocol."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
-        self._client = self._call(
-            "rd_kafka_new", ctypes.c_void_p, PRODUCER, None, ctypes.create_string_buffer(512), 512
-        )
-        self._cluster = self._call("rd_kafka_mock_cluster_new", ctypes.c_void_p, self._client, 1)
-        found = self._call("rd_kafka_mock_cluster_bootstraps", ctypes.c_char_p, self._cluster)
-        self.bootstrap: str = found.value.decode()
-        self.set("rd_kafka_mock_topic_create", b"requests", 1, 1)
-        self.set("rd_kafka_mock_set_group_consumer_heartbeat_interval_ms", 200)
-
-    def _call(self, name: str, result: Any, *arguments: Any) -> Any:
-        function = getattr(self._library, name)
-        function.restype = result
-        returned = function(*arguments)
-        return result(returned)
-
-    def set(self, name: str, *arguments: Any) -> None:
-        """Call one of librdkafka's ``rd_kafka_mock_*`` functions on this cluster."""
-        self._call(name, ctypes.c_int, self._cluster, *arguments)
-
-    def close(self) -> None:
-        self._call("rd_kafka_mock_cluster_destroy", ctypes.c_int, self._cluster)
-        self._call("rd_kafka_destroy", ctypes.c_int, self._client)
 
 
 @pytest.fixture
@@ -69,7 +38,7 @@ def member(cluster: MockCluster, reported: Callable[[], None]) -> Iterator[ck.Co
     link = properties.Link(cluster.bootstrap, "group", {}, {"consumer": 60.0})
     watcher: Any = LogWatcher(logging.getLogger("librdkafka"), reported)
     client = ck.Consumer(properties.consumer(link, "member", "consumer") | {"logger": watcher})
-    client.subscribe(["requests"])
+    client.subscribe([TOPIC])
     until(client, client.assignment)
     try:
         yield client

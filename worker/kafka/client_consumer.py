@@ -9,6 +9,7 @@ import confluent_kafka as ck
 
 from worker.core.model import Partition, Record
 from worker.errors import BrokerError
+from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import READING, at_offsets, one_line, quiet
 
 if TYPE_CHECKING:
@@ -30,8 +31,14 @@ class AnswerReader:
     def __init__(self, properties: Mapping[str, Any], starts: Mapping[Partition, int]) -> None:
         self._error: ck.KafkaError | None = None
         self.ended: set[Partition] = set()  # the partitions whose end was reached at least once
-        self._client = ck.Consumer(quiet(properties, self._hear) | READING | {"queued.max.messages.kbytes": 16_384})
-        self._client.assign(at_offsets(starts))
+        self._properties = quiet(properties, self._hear) | READING | {"queued.max.messages.kbytes": 16_384}
+        self._next = dict(starts)
+        self._connect()
+
+    def _connect(self) -> None:
+        self._watch = BrokerWatch(logged=False)
+        self._client = ck.Consumer(self._watch.watched(self._properties))
+        self._client.assign(at_offsets(self._next))
 
     def _hear(self, error: ck.KafkaError) -> None:
         # The client repairs lost connections by itself, but not refused credentials.
@@ -40,10 +47,13 @@ class AnswerReader:
 
     def extend(self, starts: Mapping[Partition, int]) -> None:
         """Read these partitions too."""
+        self._next.update(starts)
         self._client.incremental_assign(at_offsets(starts))
 
     def read(self, timeout: float) -> list[Record]:
         """Return the available records, waiting ``timeout`` seconds for the first. Raise BrokerError if refused."""
+        if self._watch.stranded:
+            self._connect()
         first = self._client.poll(timeout)
         messages = [] if first is None else [first, *self._client.consume(_MOST - 1, 0)]
         if self._error is not None:
@@ -51,12 +61,16 @@ class AnswerReader:
         return [record for message in messages if (record := self._record(message)) is not None]
 
     def _record(self, message: ck.Message) -> Record | None:
-        number, offset, error = message.partition(), message.offset(), message.error()
-        place = Partition(str(message.topic()), -1 if number is None else number)
+        number, found, error = message.partition(), message.offset(), message.error()
+        place, offset = (
+            Partition(str(message.topic()), -1 if number is None else number),
+            -1 if found is None else found,
+        )
         if error is None:
             key: Any = message.key()  # bytes, like the value, because no deserializer is set
             value: Any = message.value()
-            return Record(place, -1 if offset is None else offset, key, value, (), message.timestamp()[1])
+            self._next[place] = offset + 1
+            return Record(place, offset, key, value, (), message.timestamp()[1])
         if error.code() == _END:
             self.ended.add(place)
         elif not error.retriable():

@@ -9,6 +9,7 @@ import confluent_kafka as ck
 
 from worker.core.model import Partition
 from worker.errors import BrokerError
+from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import one_line, quiet
 from worker.kafka.sender import UNPLACED
 
@@ -25,22 +26,26 @@ class RequestProducer:
     """An idempotent producer that chooses the partition of a key like Kafka's Java clients.
 
     A record may take ``timeout`` seconds to be confirmed. After that its delivery is unknown; it may still be written.
+    If the client has lost all brokers, the next records go to a new one.
     """
 
     def __init__(self, properties: Mapping[str, Any], timeout: float) -> None:
-        self._client = ck.Producer(
-            quiet(properties, lambda _error: None)
-            | {
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",
-                "message.timeout.ms": int(timeout * 1000),
-                "linger.ms": 5,
-                # The topic's limit applies, not the client's. The broker applies it to the whole batch, and this client
-                # does not split a refused batch, so batches stay small.
-                "message.max.bytes": 64 * 1024 * 1024,
-                "batch.size": 16 * 1024,
-            }
-        )
+        self._properties = quiet(properties, lambda _error: None) | {
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "message.timeout.ms": int(timeout * 1000),
+            "linger.ms": 5,
+            # The topic's limit applies, not the client's. The broker applies it to the whole batch, and this client
+            # does not split a refused batch, so batches stay small.
+            "message.max.bytes": 64 * 1024 * 1024,
+            "batch.size": 16 * 1024,
+        }
+        self._former: list[ck.Producer] = []  # clients that were replaced, whose records fail when their time is over
+        self._connect()
+
+    def _connect(self) -> None:
+        self._watch = BrokerWatch(logged=False)
+        self._client = ck.Producer(self._watch.watched(self._properties))
 
     def send(
         self, topic: str, key: bytes | None, value: bytes, headers: Headers, *, confirmed: Confirmed, failed: Failed
@@ -72,6 +77,11 @@ class RequestProducer:
     def poll(self, timeout: float) -> None:
         """Wait at most ``timeout`` seconds for confirmations and report them. Raise BrokerError after a fatal error."""
         try:
+            if self._watch.stranded:
+                self._former = [*filter(len, self._former), self._client]
+                self._connect()
+            for client in self._former:
+                client.poll(0)
             self._client.poll(timeout)
         except ck.KafkaException as error:
             raise BrokerError(one_line(error)) from error
@@ -79,10 +89,12 @@ class RequestProducer:
     def flush(self, timeout: float) -> int:
         """Wait at most ``timeout`` seconds for all confirmations. Return the number of records without one."""
         with contextlib.suppress(ck.KafkaException):  # fatal; ``poll`` reports it
-            return self._client.flush(timeout)
-        return len(self._client)
+            self._client.flush(timeout)
+        return len(self._client) + sum(map(len, self._former))
 
     def purge(self) -> None:
         """Give up all unconfirmed records and report them as failed."""
-        self._client.purge()
-        self.flush(1)
+        for client in (*self._former, self._client):
+            client.purge()
+            with contextlib.suppress(ck.KafkaException):
+                client.flush(1)

@@ -15,6 +15,7 @@ import structlog
 
 from worker.core.model import Partition
 from worker.errors import ClientFatalError
+from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import FATAL, CallbackErrors, failure_of, report_error, topic_partitions, with_callbacks
 from worker.kafka.committed_offsets import fetch_committed, is_known
 from worker.kafka.join_errors import RejoinPause, is_in_use, is_unsupported
@@ -56,6 +57,7 @@ class ConfluentConsumer:
         self._identity: str | None = None  # the member id that our partitions were given to, under the classic protocol
         self._removed = False
         self._closing = False
+        self._left = False
         self._heartbeat_at = math.inf  # not before it has subscribed
         self._membership: object = None
         self._client = self._make()
@@ -63,7 +65,7 @@ class ConfluentConsumer:
     @property
     def member_id(self) -> str:
         """See ``ports.Consumer``."""
-        return self._client.memberid() or ""
+        return "" if self._left else self._client.memberid() or ""
 
     @property
     def stale(self) -> bool:
@@ -161,7 +163,7 @@ class ConfluentConsumer:
         """Check between polls whether the group still knows this member as the owner of our partitions."""
         if self._membership_check.pending and not self._partitions.revoking:  # the views differ during a revocation
             self._membership_check.check(self._client.memberid() or "", self._partitions.assigned)
-        if self._is_another() or (self._membership_check.fenced and not self._removed):
+        if self._is_another() or ((self._membership_check.fenced or self._watch.stranded) and not self._removed):
             self._remove()
 
     def _is_another(self) -> bool:
@@ -173,9 +175,9 @@ class ConfluentConsumer:
         return self._identity is not None and self._client.memberid() != self._identity
 
     def _remove(self) -> None:
-        """Record that the group has removed us, so all partitions are lost."""
+        """Record that the group has removed us, or soon will, so all partitions are lost."""
         self._identity, self._removed = None, True
-        if not self._membership_check.fenced:  # it has already logged that
+        if not (self._membership_check.fenced or self._watch.stranded):  # they have already logged that
             report_stale(set(self._partitions.owned), set(), set())
         self._partitions.lose_all()
 
@@ -185,7 +187,9 @@ class ConfluentConsumer:
         callbacks: dict[str, Any] = {"on_commit": self._on_commit, "error_cb": self._on_error}
         if self.protocol == "consumer":  # under the classic protocol, every heartbeat reply reports a rebalance
             callbacks["logger"] = LogWatcher(logging.getLogger("librdkafka"), self._membership_check.request)
-        return ck.Consumer(with_callbacks(self._properties[self.protocol], self._callback_errors, **callbacks))
+        self._watch = BrokerWatch()
+        properties = with_callbacks(self._properties[self.protocol], self._callback_errors, **callbacks)
+        return ck.Consumer(self._watch.watched(properties))
 
     def _subscribe(self) -> None:
         self._identity = None
@@ -239,7 +243,9 @@ class ConfluentConsumer:
         self._identity = None  # the client may forget its member id before the last callback comes
         self._closing = True
         self._partitions.acknowledge(self._client)
-        self._client.close()
+        if not self._watch.stranded:  # it would wait for its coordinator without end
+            self._client.close()
+            self._left = True
         self._callback_errors.check()
 
     # -- callbacks of the client

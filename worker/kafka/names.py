@@ -60,6 +60,7 @@ OWNED = {
     "partitioner": "answers go to the partition that their key has for Kafka's Java clients (murmur2_random)",
     "transactional.id": "WORKER_GUARANTEE decides whether the worker uses transactions",
     "log_level": "the worker reads the client's log to notice a rebalance that the client missed: use WORKER_LOG_LEVEL",
+    "statistics.interval.ms": "the worker reads the statistics itself to notice a client that has lost all brokers",
     "logger": _TEXT,  # these two belong to the Python binding, whose errors about them are unreadable
     "default.topic.config": _TEXT,
 }

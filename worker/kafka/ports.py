@@ -141,7 +141,10 @@ class Consumer(Protocol):
 
     @property
     def member_id(self) -> str:
-        """Return the id of this member in the group; empty before it has joined."""
+        """Return the id of this member in the group; empty before it has joined and after ``close`` has left it.
+
+        ``close`` cannot leave the group with a client that has lost all brokers.
+        """
 
     @property
     def stale(self) -> bool:

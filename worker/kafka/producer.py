@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka as ck
 
 from worker.errors import ClientFatalError
+from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import CallbackErrors, failure_of, with_callbacks
 from worker.kafka.ports import Deliveries, KafkaFailure
 
@@ -17,18 +18,24 @@ if TYPE_CHECKING:
     from worker.core.model import Headers
 
 
+PURGE_SECONDS = 1.0  # for the reports of what was purged
 _QUEUE_FULL = KafkaFailure("_QUEUE_FULL", "the client's queue is full", retriable=True)
 
 
 class ConfluentProducer:
-    """An idempotent producer."""
+    """An idempotent producer. If its client has lost all brokers, it goes on with a new one."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._properties = properties
         self._callback_errors = CallbackErrors()
-        self._client = ck.Producer(with_callbacks(properties, self._callback_errors))
         self._confirmed: list[object] = []
         self._failed: list[tuple[object, KafkaFailure]] = []
         self._report = self._reporter()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._watch = BrokerWatch()
+        self._client = ck.Producer(self._watch.watched(with_callbacks(self._properties, self._callback_errors)))
 
     def produce(
         self,
@@ -77,9 +84,17 @@ class ConfluentProducer:
         else:
             self._client.poll(0)
         self._callback_errors.check()
+        if self._watch.stranded:
+            self._replace_client()
         deliveries = Deliveries(self._confirmed, self._failed)
         self._confirmed, self._failed = [], []
         return deliveries
+
+    def _replace_client(self) -> None:
+        """Report what the client has not delivered as failed, so that the caller produces it again, and connect."""
+        self._client.purge()
+        if not self._client.flush(PURGE_SECONDS):  # otherwise the next call goes on with this client
+            self._connect()
 
     def close(self) -> None:
         """See ``ports.Producer``."""

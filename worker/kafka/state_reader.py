@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import confluent_kafka as ck
 
 from worker.errors import BrokerError
+from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import READING, failure_of, quiet
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class TopicFollower:
     def __init__(self, properties: Mapping[str, Any], topic: str, partitions: int) -> None:
         self._topic = topic
         self._next = dict.fromkeys(range(partitions), 0)  # no record below this offset is still to come
-        self._client = ck.Consumer(
+        self._properties = (
             quiet(properties, lambda _error: None)
             | READING
             | {
@@ -37,10 +38,22 @@ class TopicFollower:
                 "fetch.wait.max.ms": 100,
             }
         )
-        self._client.assign([ck.TopicPartition(topic, number, ck.OFFSET_BEGINNING) for number in self._next])
+        self._connect()
+
+    def _connect(self) -> None:
+        self._watch = BrokerWatch()
+        self._client = ck.Consumer(self._watch.watched(self._properties))
+        self._client.assign(
+            [
+                ck.TopicPartition(self._topic, number, offset or ck.OFFSET_BEGINNING)
+                for number, offset in self._next.items()
+            ]
+        )
 
     def poll(self, timeout: float) -> list[KeyValue]:
         """Return new records. Wait up to ``timeout`` seconds for the first."""
+        if self._watch.stranded:
+            self._connect()
         records: list[KeyValue] = []
         for message in self._client.consume(1000, timeout):
             error = message.error()

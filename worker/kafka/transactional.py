@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 DELAYED_SECONDS = 1.0  # a request that took longer may have been sent twice
 GIVE_UP_SECONDS = 10.0  # this long after a transaction's time-out, its client is not asked to end it any more
+CONNECT_SECONDS = 60.0  # for one client; after an outage some never find the brokers again (docs/decisions/0075)
 FENCED_SECONDS = 600.0  # a second fencing within this time is fatal
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
@@ -193,15 +193,19 @@ class ConfluentTransactor(RepeatedCalls):
     # -- the client's life
 
     def _connect(self) -> ck.Producer:
-        """Return a new producer. It ends what the last one with its id left open, and fences any other."""
+        """Return a new producer, however long that takes. It ends what the last one with its id left open, and fences
+        any other.
+        """
         while True:
             self._check_open()
             client = ck.Producer(self._properties)
-            error = self._repeat(client.init_transactions, math.inf)
+            error = self._repeat(client.init_transactions, CONNECT_SECONDS)
             if error is None:
                 self._client = client
                 return client
             discard(client)
+            if error.retriable():
+                continue  # with another client, because this one may have lost all brokers
             if error.name() not in _FENCED:
                 fail(error)
             self._tolerate_once(error)  # two with the same transactional id began at the same time

@@ -100,8 +100,9 @@ class MainLoop:
         while not (self.lifecycle.leaving and self._leaving.finished):
             self.turn()
         code = self._leaving.leave()
-        # Now the supervisor knows that this process has left the group.
-        self._status.stamp(self._responder.answered, self.lifecycle.state, 0, self._pid)
+        if not self._consumer.member_id:
+            # Now the supervisor knows that this process has left the group.
+            self._status.stamp(self._responder.answered, self.lifecycle.state, 0, self._pid)
         return code
 
     @property

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from worker.codec import MalformedError
 from worker.core.detached import DetachedClaim
-from worker.core.lifecycle import State
 from worker.core.model import key_text
 from worker.executors.port import all_running
 from worker.formats import FORMATS
 from worker.process.long_tasks import origin_of
 
 if TYPE_CHECKING:
+    from worker.core.lifecycle import State
     from worker.core.owned_partition import OwnedPartition
     from worker.executors.port import Executor, Running
     from worker.formats import DecodeRequest
@@ -67,7 +67,7 @@ class Snapshots:
             {
                 "state": state.name.lower(),
                 "protocol": self._consumer.protocol,
-                "member": "" if state is State.CLOSED else self._consumer.member_id,
+                "member": self._consumer.member_id,
                 **self._metrics.snapshot(),
                 "partitions": {str(owned.partition): _partition(owned) for owned in self._assignment},
                 "task": None if running is None else _task(running, self._decode),

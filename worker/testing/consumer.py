@@ -55,7 +55,7 @@ class FakeConsumer:
 
     @property
     def member_id(self) -> str:
-        return self.name
+        return "" if self.closed else self.name
 
     def subscribe(self, topics: Sequence[str], partitions: RebalanceListener, commits: CommitListener) -> None:
         self.topics, self._rebalances, self._commits = list(topics), partitions, commits

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from chaos.messages import OUTCOMES
 from tests.kafka.support.messages import message, request
+from worker.kafka.broker_watch import BrokerWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -110,13 +111,23 @@ class Reader:
         settings = {**_QUIET, "bootstrap.servers": bootstrap, "group.id": f"reader-{random.getrandbits(64):x}"}
         settings |= {"isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.wait.max.ms": "50"}
         # Large answers; what came meanwhile is read in any case.
-        self._consumer = Consumer({**settings, "auto.offset.reset": "earliest", "message.max.bytes": "20000000"})
+        self._settings = {**settings, "auto.offset.reset": "earliest", "message.max.bytes": "20000000"}
         # Not asked for: right after a topic was made, its metadata may still be empty.
         self._partitions = [TopicPartition(topic, number, 0) for number in range(partitions)]
+        self._connect()
+
+    def _connect(self) -> None:
+        """Begin with a new client, after an outage that has cost the last one all its brokers (decision 0075)."""
+        self._watch = BrokerWatch(logged=False)
+        self._consumer = Consumer(self._watch.watched(self._settings))
         self._consumer.assign(self._partitions)
+        self.records.clear()
 
     def read(self) -> list[Record]:
         """Read the available records. Return all records read so far."""
+        if self._watch.stranded:
+            self._consumer.close()
+            self._connect()
         got: Any  # the types allow records without a place
         for got in self._consumer.consume(1000, 0.1):
             if got.error() is None:

@@ -1,0 +1,193 @@
+"""Clients that have lost all brokers. A client without configured brokers is in the same state from its beginning."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka as ck
+import pytest
+
+from tests.contract.recorder import Recorder
+from tests.mock_cluster import TOPIC, MockCluster
+from tests.unit.test_client_log import BROKER, LIMIT
+from worker.core.model import Partition
+from worker.kafka import broker_watch, properties
+from worker.kafka.broker_watch import BrokerWatch
+from worker.kafka.client_consumer import AnswerReader
+from worker.kafka.client_producer import RequestProducer
+from worker.kafka.consumer import ConfluentConsumer
+from worker.kafka.ports import Position
+from worker.kafka.producer import ConfluentProducer
+from worker.kafka.state_reader import TopicFollower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.timeout(120)
+
+CLOSE_SECONDS = 5.0
+QUIET = {"log_level": 0}
+NOBODY = {**QUIET, "bootstrap.servers": "127.0.0.1:1"}  # no broker ever listens there
+
+
+@pytest.fixture(autouse=True)
+def _frequent_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_watch, "INTERVAL_MS", 100)
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    cluster = MockCluster()
+    yield cluster
+    cluster.close()
+
+
+def repeat(step: Callable[[], object], *, until: Callable[[], object]) -> None:
+    limit = time.monotonic() + LIMIT
+    while not until():
+        assert time.monotonic() < limit
+        step()
+
+
+def write(cluster: MockCluster, *values: bytes) -> None:
+    producer = ck.Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
+    for value in values:
+        producer.produce(TOPIC, value)
+    assert producer.flush(LIMIT) == 0
+
+
+def stranded(client: Any) -> bool:
+    return bool(client._watch.stranded)
+
+
+def test_only_a_client_without_brokers_is_stranded() -> None:
+    """A broker that is away keeps its address. Nothing is there to be found again after the configured ones."""
+    away, lost = BrokerWatch(), BrokerWatch()
+    clients = ck.Producer(away.watched(NOBODY)), ck.Producer(lost.watched(QUIET))
+    repeat(lambda: [client.poll(0.01) for client in clients], until=lambda: lost.stranded)
+    for _ in range(50):
+        clients[0].poll(0.01)
+    assert not away.stranded
+
+
+def test_one_report_without_brokers_is_not_enough() -> None:
+    """Between the removal of the brokers and the return of the configured ones, a client may have none."""
+    watch = BrokerWatch()
+    with_broker = json.dumps({"brokers": {"b": {"source": "configured"}}}, separators=(",", ":"))
+    without = json.dumps({"brokers": {"GroupCoordinator": {"source": "logical"}}}, separators=(",", ":"))
+    for report in (without, with_broker, without):
+        watch._read(report)
+    assert not watch.stranded
+    watch._read(without)
+    assert watch.stranded
+
+
+def test_a_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
+    """What the old client has not delivered fails like any other delivery, so that it is produced again."""
+    given: dict[str, Any] = dict(QUIET)
+    producer = ConfluentProducer(given)
+    producer.produce(TOPIC, None, b"1", (), "first")
+    given["bootstrap.servers"] = cluster.bootstrap
+    confirmed: list[object] = []
+    failed: list[object] = []
+
+    def deliver() -> None:
+        deliveries = producer.deliveries(0.05)
+        confirmed.extend(deliveries.confirmed)
+        failed.extend(token for token, _ in deliveries.failed)
+
+    repeat(deliver, until=lambda: failed)
+    producer.produce(TOPIC, None, b"2", (), "again")
+    repeat(deliver, until=lambda: confirmed)
+    assert (failed, confirmed) == (["first"], ["again"])
+    producer.close()
+
+
+def test_a_consumer_loses_its_partitions_and_is_stale(cluster: MockCluster) -> None:
+    """So the process is replaced. When it leaves, it does not wait for the reply to a commit, which never comes."""
+    link = properties.Link(cluster.bootstrap, "group", {}, {"consumer": 60.0})
+    consumer = ConfluentConsumer({"consumer": properties.consumer(link, "b-0", "consumer") | QUIET})
+    recorder = Recorder()
+    recorder.listen(consumer, TOPIC)
+    repeat(lambda: consumer.poll(1, 0.05), until=lambda: recorder.owned)
+    cluster.set("rd_kafka_mock_broker_set_down", BROKER)
+    consumer.commit({Partition(TOPIC, 0): Position(0, "")})
+    assert not consumer.stale
+    consumer._watch.stranded = True
+    consumer.poll(1, 0.05)
+    assert (consumer.stale, recorder.owned) == (True, set())
+    started = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - started < CLOSE_SECONDS
+    assert consumer.member_id  # the supervisor removes it
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_a_consumer_notices_it_under_each_protocol(protocol: str) -> None:
+    made = properties.consumer(properties.Link("", "group", {}, {protocol: 60.0}), "b-0", protocol) | QUIET
+    del made["bootstrap.servers"]
+    consumer = ConfluentConsumer({protocol: made})
+    repeat(lambda: consumer.poll(1, 0.05), until=lambda: consumer.stale)
+    consumer.close()
+
+
+def test_a_reader_of_the_state_topic_goes_on_where_it_was(cluster: MockCluster) -> None:
+    write(cluster, b"0", b"1")
+    given: dict[str, Any] = QUIET | {"bootstrap.servers": cluster.bootstrap, "group.id": "reader"}
+    follower = TopicFollower(given, TOPIC, 1)
+    found: list[bytes | None] = []
+
+    def read() -> None:
+        found.extend(pair.value for pair in follower.poll(0.05))
+
+    repeat(read, until=lambda: len(found) == 2)
+    follower._watch.stranded = True
+    write(cluster, b"2")
+    repeat(read, until=lambda: len(found) == 3)
+    assert found == [b"0", b"1", b"2"]
+    assert not stranded(follower)
+    follower.close()
+
+
+def test_the_clients_reader_of_answers_goes_on_where_it_was(cluster: MockCluster) -> None:
+    write(cluster, b"0", b"1")
+    given = QUIET | {"bootstrap.servers": cluster.bootstrap, "group.id": "reader"}
+    reader = AnswerReader(given, {})
+    reader.extend({Partition(TOPIC, 0): 1})
+    reader._watch.stranded = True
+    found: list[bytes | None] = []
+
+    def read() -> None:
+        found.extend(record.value for record in reader.read(0.05))
+
+    repeat(read, until=lambda: found)
+    reader._watch.stranded = True
+    write(cluster, b"2")
+    repeat(read, until=lambda: len(found) == 2)
+    assert found == [b"1", b"2"]
+    assert not stranded(reader)
+    reader.close()
+
+
+def test_the_clients_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
+    """What was submitted before fails when its time is over. Nobody waits without end."""
+    producer = RequestProducer(QUIET, 2.0)
+    failures: list[str] = []
+    offsets: list[int] = []
+
+    def send() -> bool:
+        return producer.send(
+            TOPIC, b"key", b"value", (), confirmed=lambda _p, offset, _t: offsets.append(offset), failed=failures.append
+        )
+
+    assert send()
+    repeat(lambda: producer.poll(0.05), until=lambda: stranded(producer))
+    producer._properties["bootstrap.servers"] = cluster.bootstrap
+    producer.poll(0)
+    assert send()
+    repeat(lambda: producer.poll(0.05), until=lambda: offsets and failures)
+    assert (offsets, len(failures)) == ([0], 1)
+    assert producer.flush(0) == 0
+    producer.purge()

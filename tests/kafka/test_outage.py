@@ -32,7 +32,7 @@ def separate_broker() -> Iterator[Broker]:
 
 @pytest.mark.parametrize("ending", ["stop", "kill"] if LONG else ["stop"])
 def test_an_outage_is_waited_out(site: Callable[..., Site], separate_broker: Broker, ending: str) -> None:
-    """Everything is answered, by the same processes unless a client is stranded, and what was done twice the log explains."""
+    """Everything is answered, by the same processes unless a client is stranded. The log explains any second answer."""
     one = site(at=separate_broker, partitions=4, WORKER_PROCESSES="2")
     replica = one.start().wait_ready()
     # Half of the tasks are quick, half take longer than the way there and back.

@@ -1,4 +1,4 @@
-"""A broker of librdkafka's mock cluster, which knows groups of the consumer protocol."""
+"""librdkafka's mock cluster, for tests without Kafka."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import confluent_kafka.cimpl
 
 PRODUCER = 0  # RD_KAFKA_PRODUCER
 TOPIC = "requests"  # of one partition
+BROKER = 1  # its number
 
 
 class MockCluster:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka as ck
 import pytest
 
-from tests.mock_cluster import TOPIC, MockCluster
+from tests.mock_cluster import BROKER, TOPIC, MockCluster
 from worker.kafka import properties
 from worker.kafka.membership_check import LogWatcher
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(120)
 
 LIMIT = 30.0  # seconds; a passing test needs less than one
-BROKER = 1  # its number in the mock cluster
 
 
 @pytest.fixture

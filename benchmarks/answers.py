@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.figures import TIMES
-from benchmarks.names import BOUND, DETACHING, LESS_IS_BETTER, MEMORY, PEERS, SHARE, WORKER
+from benchmarks.names import BOTH, BOUND, LESS_IS_BETTER, MEMORY, PEERS, SHARE, SHORT_WAIT, WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,8 +35,10 @@ QUESTIONS = (
     Question("Tasks of 1 ms", SHARE, ("tasks-1ms", "engines-tasks"), "1 ms tasks"),
     Question("Empty tasks", "tasks/s", ("peers", "engines-empty")),
     Question("Short tasks behind a long one: the last is done after", "s", ("short-behind-long",), "last"),
-    Question("Tasks of very different lengths: makespan", BOUND, ("pareto",), program=DETACHING),
-    Question("One long task in each hundred: makespan", BOUND, ("bimodal",), program=DETACHING),
+    Question("Tasks of very different lengths: makespan", BOUND, ("pareto",), program=BOTH),
+    Question("Tasks of very different lengths: mean wait of the short ones", "s", ("pareto",), SHORT_WAIT, BOTH),
+    Question("One long task in each hundred: makespan", BOUND, ("bimodal",), program=BOTH),
+    Question("One long task in each hundred: mean wait of the short ones", "s", ("bimodal",), SHORT_WAIT, BOTH),
     Question("Few frequent keys, their order kept: makespan", BOUND, ("keyed",)),
     Question("All requests in one partition: makespan", BOUND, ("one-partition",)),
     Question("One task at a time, idle: round trip", "ms", ("latency", "engines-idle"), "p50"),

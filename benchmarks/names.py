@@ -26,6 +26,7 @@ PEERS = OTHER_PROGRAMS[1:]  # alternatives for a user; the bare loop is only a r
 SHARE = f"CPU seconds of tasks ÷ (processes {TIMES} time)"
 EFFICIENCY = f"task time ÷ (processes {TIMES} time)"
 BOUND = "makespan ÷ lower bound"
+SHORT_WAIT = "mean wait of tasks under 1 s"
 RECEIVED = "bytes received ÷ bytes of requests"
 MEMORY = "MB PSS, all processes"
 LESS_IS_BETTER = ("CPU µs/task", MEMORY, "ms", "s", BOUND, RECEIVED)  # units

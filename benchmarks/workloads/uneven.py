@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from benchmarks import durations
@@ -9,7 +10,7 @@ from benchmarks.broker import PARTITIONS
 from benchmarks.comparison import interleave, ratios_of_worker
 from benchmarks.figures import Figure, ratios
 from benchmarks.kafka_programs import detaching
-from benchmarks.names import BOTH, BOUND, VARIANTS
+from benchmarks.names import BOTH, BOUND, SHORT_WAIT, VARIANTS
 from benchmarks.processes import PROCESSES
 from benchmarks.runs import Work
 from benchmarks.workloads.peers import all_programs, ordered_programs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from benchmarks.bench import Bench
     from benchmarks.comparison import Program
+    from benchmarks.figures import Span
 
 # A draw for each repetition, so that no result depends on one distribution of the tasks: the first six whose longest
 # task is between half of a process's share of all work and that share. With a longer one, every program takes as long
@@ -32,6 +34,7 @@ SLOTS = {"WORKER_ISOLATION": "process", "WORKER_EXTRA_SLOTS": "1"}
 KEYS, SKEWED_SECONDS = 100, 0.01
 GREEDY = "makespan ÷ greedy list schedule"
 SCHEDULE = "greedy list schedule"
+SHORT_SECONDS = 1.0  # a task of less is short; the detaching worker treats others as long
 
 
 def pareto(bench: Bench) -> list[Figure]:
@@ -116,6 +119,11 @@ def _compare(bench: Bench, name: str, quantity: str, who: Sequence[Program], wor
         found.append(Figure(name, quantity, one, BOUND, ratios(values, bounds)))
         found.append(Figure(name, quantity, one, GREEDY, ratios(values, greedy), name if one == BOTH else ""))
     longest = [max(work.lengths) for work in works]
+    if not works[0].by_key:
+        found += [
+            Figure(name, f"{quantity}, {SHORT_WAIT}", one, "s", tuple(mean_wait(run.spans) for run in several))
+            for one, several in runs.items()
+        ]
     return [
         *found,
         Figure(name, quantity, SCHEDULE, BOUND, ratios(greedy, bounds)),
@@ -123,6 +131,12 @@ def _compare(bench: Bench, name: str, quantity: str, who: Sequence[Program], wor
         Figure(name, quantity, "longest task", "s", tuple(longest)),
         Figure(name, quantity, "all", "tasks", tuple(float(len(work.lengths)) for work in works)),
     ]
+
+
+def mean_wait(spans: Sequence[Span]) -> float:
+    """Return the mean seconds from the first start of any task to the start of each short one."""
+    begin = min(span.started for span in spans)
+    return statistics.fmean(span.started - begin for span in spans if span.finished - span.started < SHORT_SECONDS)
 
 
 WORKLOADS = {

@@ -56,6 +56,12 @@ def test_no_schedule_beats_the_bound_and_greedy_takes_them_as_they_come(
     assert durations.list_schedule(lengths, 2) == greedy
 
 
+def test_long_tasks_and_the_run_time_of_short_ones_do_not_count_as_waiting() -> None:
+    spans = [span("a", 100.0, 105.0), span("b", 101.0, 101.5), span("b", 103.0, 103.9)]
+
+    assert uneven.mean_wait(spans) == pytest.approx(2.0)
+
+
 def test_frequent_keys_make_frequent_partitions() -> None:
     keys = durations.zipf_keys(10_000, 100, 1)
     partitions = [durations.by_key(keys, 4)(number)[1] for number in range(len(keys))]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import confluent_kafka.cimpl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PRODUCER = 0  # RD_KAFKA_PRODUCER
 TOPIC = "requests"  # of one partition
 BROKER = 1  # its number
+_END, _TOPIC, _HEADER = 0, 1, 9  # RD_KAFKA_VTYPE_…
 
 
 class MockCluster:
@@ -35,6 +39,22 @@ class MockCluster:
     def set(self, name: str, *arguments: Any) -> None:
         """Call one of librdkafka's ``rd_kafka_mock_*`` functions on this cluster."""
         self._call(name, ctypes.c_int, self._cluster, *arguments)
+
+    def append(self, headers: Iterable[bytes]) -> None:
+        """Write a record for each of these names of a header. The Python client writes only names in UTF-8."""
+        configuration = self._call("rd_kafka_conf_new", ctypes.c_void_p)
+        error = ctypes.create_string_buffer(512)
+        for setting in ((b"bootstrap.servers", self.bootstrap.encode()), (b"log_level", b"0")):
+            assert self._call("rd_kafka_conf_set", ctypes.c_int, configuration, *setting, error, 512).value == 0
+        producer = self._call("rd_kafka_new", ctypes.c_void_p, PRODUCER, configuration, error, 512)
+        for name in headers:
+            header = _HEADER, name, b"", ctypes.c_ssize_t(0)
+            assert (
+                self._call("rd_kafka_producev", ctypes.c_int, producer, _TOPIC, TOPIC.encode(), *header, _END).value
+                == 0
+            )
+        assert self._call("rd_kafka_flush", ctypes.c_int, producer, 10_000).value == 0
+        self._call("rd_kafka_destroy", ctypes.c_int, producer)
 
     def close(self) -> None:
         self._call("rd_kafka_mock_cluster_destroy", ctypes.c_int, self._cluster)

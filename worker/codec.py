@@ -48,6 +48,7 @@ _NANOS = 1_000_000_000
 _MILLIS = 1_000
 _NAMES = 64  # approximate size of an answer without its result
 _REUSED = 65_536  # bytes after which a new message object is created
+_YEAR_10000 = 253_402_300_800_000  # milliseconds since the epoch; protobuf's Timestamp ends here
 
 
 class MalformedError(ValueError):
@@ -139,7 +140,7 @@ class AnswerEncoder:
         if record.partition is not self._partition:
             origin.topic, origin.partition = self._partition = record.partition
         origin.offset = record.offset
-        if timestamp_ms <= 0:  # Kafka has no timestamp
+        if not 0 < timestamp_ms < _YEAR_10000:  # Kafka has none, or the producer has counted in microseconds
             self._message.ClearField("requested_at")
             self._requested, self._requested_in = self._message.requested_at, 0
             return
@@ -178,7 +179,7 @@ class AnswerEncoder:
         if attempt.started_ns:  # it has started
             message.started_at.FromNanoseconds(attempt.started_ns)
             message.finished_at.FromNanoseconds(attempt.finished_ns)
-        if record.timestamp_ms > 0:
+        if 0 < record.timestamp_ms < _YEAR_10000:
             message.requested_at.FromMilliseconds(record.timestamp_ms)
         if (run := _run_of(record.headers)) is not None:
             message.run = run.decode(errors="replace")

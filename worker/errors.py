@@ -19,6 +19,7 @@ class ExitCode(enum.IntEnum):
     PROCESS_CRASHED = 70
     CLIENT_FATAL = 71
     THREAD_DIED = 72
+    STORE_UNREACHABLE = 73
 
 
 class WorkerError(Exception):

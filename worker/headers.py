@@ -13,6 +13,9 @@ VALUE_DROPPED = "x-value-dropped"
 # All headers that the worker adds to a dead letter.
 DEAD_LETTER = (ORIGIN_TOPIC, ORIGIN_PARTITION, ORIGIN_OFFSET, ATTEMPTS, ERROR_TYPE, ERROR_MESSAGE, VALUE_DROPPED)
 
+# In place of the headers of a record if the client cannot read them.
+UNREADABLE = "x-unreadable-headers"
+
 # On a follow-up request: the origin of its parent.
 PARENT = "x-parent"
 

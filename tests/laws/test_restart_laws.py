@@ -33,11 +33,11 @@ healthy_runs = st.floats(min_value=HEALTHY_SECONDS, max_value=1e6)
 runs = st.none() | short_runs | healthy_runs
 
 
-def replay(lives: Lives, *, started: bool = True) -> list[Respawn | Halt]:
+def replay(lives: Lives) -> list[Respawn | Halt]:
     """The decisions about one slot, up to the halt if there is one."""
     history, decisions = History(), []
     for ending, joined_for, jitter in lives:
-        decision = decide(ending, joined_for, history, started=started, useful=True, jitter=jitter)
+        decision = decide(ending, joined_for, history, explained=False, useful=True, jitter=jitter)
         decisions.append(decision)
         if isinstance(decision, Halt):
             break
@@ -45,9 +45,9 @@ def replay(lives: Lives, *, started: bool = True) -> list[Respawn | Halt]:
     return decisions
 
 
-@given(st.lists(st.tuples(statuses.map(classify), runs, jitters), max_size=60), st.booleans())
-def test_a_delay_is_never_long_and_never_nothing(lives: Lives, started: bool) -> None:
-    for decision in replay(lives, started=started):
+@given(st.lists(st.tuples(statuses.map(classify), runs, jitters), max_size=60))
+def test_a_delay_is_never_long_and_never_nothing(lives: Lives) -> None:
+    for decision in replay(lives):
         if isinstance(decision, Respawn):
             assert 0.1 <= decision.after <= GREATEST_DELAY
 
@@ -87,10 +87,10 @@ def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
 
 
 @given(st.lists(jitters, max_size=200), st.builds(History, st.integers(0, 4), st.integers(0, 19)))
-def test_an_outage_of_the_broker_never_stops_a_replica_that_had_started(draws: list[float], history: History) -> None:
-    ending = classify(ExitCode.BROKER_UNREACHABLE)
+def test_an_outage_of_the_store_never_stops_a_replica(draws: list[float], history: History) -> None:
+    ending = classify(ExitCode.STORE_UNREACHABLE)
     for jitter in draws:
-        decision = decide(ending, None, history, started=True, useful=False, jitter=jitter)
+        decision = decide(ending, None, history, explained=False, useful=False, jitter=jitter)
         assert isinstance(decision, Respawn)
         assert decision.history == history
 

@@ -86,14 +86,21 @@ class StandIn:
         return 9
 
     def unreachable(self) -> int:
-        """Cannot reach the broker."""
-        return ExitCode.BROKER_UNREACHABLE
-
-    def unreachable_later(self) -> int:
-        """Cannot reach the broker any more when another process already has."""
+        """Cannot reach its offset store when another process already has."""
         while not (self.folder / "joined").exists():
             time.sleep(TURN)
-        return ExitCode.BROKER_UNREACHABLE
+        return ExitCode.STORE_UNREACHABLE
+
+    def ending_its_process(self) -> int:
+        """Runs a task that ends the process with 3."""
+        self.start_task()
+        self.turn()
+        return 3
+
+    def failing(self) -> int:
+        """Cannot use Kafka, and says so."""
+        self.status_block.publish({"state": "failed", "failure": {"code": 71, "message": "not authorized"}})
+        return ExitCode.CLIENT_FATAL
 
     def crashing(self) -> int:
         """Ends before it has joined the group."""

@@ -338,13 +338,22 @@ def test_a_process_that_cannot_be_started_is_tried_again(replica: Start) -> None
     assert "the last by unstartable" in one.stderr
 
 
-def test_a_broker_lost_by_one_process_does_not_end_a_replica_whose_others_had_started(replica: Start) -> None:
-    """One that could not reach it at its own start is tried again later; the peer goes on."""
-    one = replica("unreachable_later", "idle")
+def test_a_store_lost_by_one_process_does_not_end_the_replica(replica: Start) -> None:
+    """Another process is tried later; the peer goes on."""
+    one = replica("unreachable", "idle")
     (restart,) = one.wait_for("process.restarting")
     assert restart["after"] >= 15
     assert not one.events("supervisor.draining")
 
 
-def test_a_broker_that_nobody_reached_ends_the_replica(replica: Start) -> None:
-    assert replica("unreachable").exit_code() == 4
+def test_a_task_that_ends_its_process_does_not_end_the_replica(replica: Start) -> None:
+    """Whatever the exit code is: 3 from the process itself would mean that the handler cannot be loaded."""
+    one = replica("ending_its_process", "idle")
+    one.wait_for("process.restarting")
+    assert not one.events("supervisor.draining")
+
+
+def test_the_last_line_of_a_crash_loop_has_the_reason(replica: Start) -> None:
+    one = replica("failing")
+    assert one.exit_code() == 5
+    assert "the last by client_fatal: not authorized" in one.stderr

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from worker.codec import Request
     from worker.handlers.batch import Batch
 
-VALUES = (b"Ada", b'{"name": "Ada"}', b'{"payload": "Ada", "sequence": 7}', b'{"payload": 5}')
+SURROGATE = b'{"sequence": " \\ud800"}'  # the error quotes it, and no answer can hold it
+VALUES = (b"Ada", b'{"name": "Ada"}', b'{"payload": "Ada", "sequence": 7}', b'{"payload": 5}', SURROGATE)
 
 
 def shout(request: Request, _context: object) -> dict[str, object]:
@@ -50,6 +51,7 @@ def test_json_in_and_out(guarantee: str, batch_size: int) -> None:
         (0, "OK", "", b'{"heard":"Ada"}'),
         (0, "OK", "", b'{"heard":"{\\"name\\": \\"Ada\\"}"}'),
         (7, "OK", "", b'{"heard":"Ada"}'),
+        (0, "DEAD_LETTERED", "MalformedRequest", b""),
         (0, "DEAD_LETTERED", "MalformedRequest", b""),
     ]
     assert {json.loads(record.value or b"")["isprocessed"] for record in records} == {True, False}

@@ -116,4 +116,4 @@ def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_exit_codes() -> None:
     """What is set up wrongly ends the replica; what is away gets the process restarted."""
     assert StoreError.exit_code is ExitCode.SETTINGS_INVALID
-    assert StoreUnavailableError.exit_code is ExitCode.PROCESS_CRASHED
+    assert StoreUnavailableError.exit_code is ExitCode.STORE_UNREACHABLE

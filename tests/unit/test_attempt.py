@@ -15,6 +15,7 @@ from worker.errors import Reject, Retry
 from worker.handlers import attempt
 from worker.handlers.attempt import AttemptRunner
 from worker.handlers.judging import MESSAGE_LIMIT, TRACEBACK_LIMIT
+from worker.headers import UNREADABLE
 
 if TYPE_CHECKING:
     from worker.handlers.context import Context
@@ -123,6 +124,13 @@ def test_bytes_that_are_no_request_never_reach_the_handler(value: bytes | None) 
     assert outcome.failure is not None
     assert outcome.failure.type == "MalformedRequest"
     assert (task.attempt, outcome.started_ns) == (0, 0)
+
+
+def test_headers_that_cannot_be_read_are_malformed() -> None:
+    task = a_task(headers=((UNREADABLE, None),))
+    outcome = run(lambda _request, _context: pytest.fail("started"), task)
+    assert outcome.verdict is Verdict.REJECTED
+    assert outcome.failure == Failure("MalformedHeaders", "the name of a header is not UTF-8")
 
 
 class BrokenTextError(Exception):

@@ -19,7 +19,7 @@ from benchmarks.figures import (
 )
 from benchmarks.goals import GOALS
 from benchmarks.runs import TaskRun
-from benchmarks.workloads import blocked, crashes, latency, limits, pipeline, scaling
+from benchmarks.workloads import blocked, crashes, latency, limits, pipeline, scaling, uneven
 
 
 def span(worker: str, started: float, finished: float) -> Span:

@@ -26,6 +26,7 @@ from worker.codec import (
     encode_request,
 )
 from worker.core.model import Failure, Headers, Outcome, Partition, Verdict
+from worker.formats import FORMATS, decode_answer
 
 INT32 = descriptor_pb2.FieldDescriptorProto.TYPE_INT32
 BOOL = descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
@@ -180,7 +181,7 @@ places = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 2))
 
 
 runs: Any = st.sampled_from([(), (("x-run", b"r-1"),), (("other", b"1"), ("x-run", b"r-2")), (("x-run", None),)])
-stamps = st.one_of(st.just(0), st.integers(-1, 3_000), st.integers(1, 4 * 10**12))  # milliseconds
+stamps = st.one_of(st.just(0), st.integers(-1, 3_000), st.integers(1, 2**63 - 1))  # milliseconds
 
 
 @given(
@@ -222,6 +223,25 @@ def test_what_was_never_started_has_no_times() -> None:
     answer = decode_response(AnswerEncoder("w").unprocessed(an_outcome(), failure, "DEAD_LETTERED"))
     assert not answer.HasField("started_at")
     assert not answer.HasField("finished_at")
+
+
+YEAR_10000 = 253_402_300_800_000  # milliseconds
+
+
+@pytest.mark.parametrize(
+    ("stamp", "kept"), [(0, False), (1, True), (YEAR_10000 - 1, True), (YEAR_10000, False), (2**63 - 1, False)]
+)
+@pytest.mark.parametrize("outcome", ["OK", "DEAD_LETTERED"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_timestamp_that_no_answer_can_hold_is_left_out(name: str, outcome: str, stamp: int, *, kept: bool) -> None:
+    """A producer that counts in microseconds writes such timestamps."""
+    attempt = an_outcome(started_ns=1, finished_ns=2)
+    attempt.task.record = replace(attempt.task.record, timestamp_ms=stamp)
+    encoder = AnswerEncoder("w", FORMATS[name].encode_response)
+    value = encoder.ok(attempt) if outcome == "OK" else encoder.unprocessed(attempt, Failure("E", ""), outcome)
+    answer = decode_answer(value)
+    assert answer.HasField("requested_at") is kept
+    assert answer.requested_at.ToMilliseconds() == (stamp if kept else 0)
 
 
 def test_a_response_without_an_outcome_is_unspecified() -> None:

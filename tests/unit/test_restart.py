@@ -20,7 +20,7 @@ from worker.core.restart import (
 from worker.errors import ExitCode
 
 KILLED = Ending("SIGKILL")
-UNREACHABLE = Ending("broker_unreachable", ExitCode.BROKER_UNREACHABLE)
+UNREACHABLE = Ending("store_unreachable", ExitCode.STORE_UNREACHABLE)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_process_that_the_watchdog_killed_is_called_stuck() -> None:
 def test_the_first_restart_is_quick_and_later_ones_take_longer() -> None:
     history, delays = History(), []
     for _ in range(SHORT_LIMIT - 1):
-        decision = decide(KILLED, 1.0, history, started=True, useful=True, jitter=0.0)
+        decision = decide(KILLED, 1.0, history, explained=False, useful=True, jitter=0.0)
         assert isinstance(decision, Respawn)
         delays.append(decision.after)
         history = decision.history
@@ -67,7 +67,7 @@ def test_the_first_restart_is_quick_and_later_ones_take_longer() -> None:
 
 def test_a_healthy_run_forgets_what_was_before() -> None:
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
-    decision = decide(KILLED, HEALTHY_SECONDS, history, started=True, useful=True, jitter=0.0)
+    decision = decide(KILLED, HEALTHY_SECONDS, history, explained=False, useful=True, jitter=0.0)
     assert decision == Respawn(0.2, History(useless=0, short=1))
 
 
@@ -75,7 +75,7 @@ def test_a_process_that_dies_by_its_own_fault_before_any_answer_was_useless() ->
     """However long it was in the group: it may have waited for the partition of the request that kills it."""
     decision, history = None, History()
     for _ in range(USELESS_LIMIT):
-        decision = decide(Ending("SIGSEGV"), 45.0, history, started=True, useful=False, jitter=0.0)
+        decision = decide(Ending("SIGSEGV"), 45.0, history, explained=False, useful=False, jitter=0.0)
         history = decision.history if isinstance(decision, Respawn) else history
     assert isinstance(decision, Halt)
     assert decision.exit_code is ExitCode.CRASH_LOOP
@@ -84,19 +84,21 @@ def test_a_process_that_dies_by_its_own_fault_before_any_answer_was_useless() ->
 @pytest.mark.parametrize(("ending", "useful"), [(Ending("SIGSEGV"), True), (KILLED, False), (Ending("SIGTERM"), False)])
 def test_an_answer_or_a_kill_from_outside_is_no_sign_of_a_crash_loop(ending: Ending, useful: bool) -> None:
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
-    decision = decide(ending, 45.0, history, started=True, useful=useful, jitter=0.0)
+    decision = decide(ending, 45.0, history, explained=False, useful=useful, jitter=0.0)
     assert decision == Respawn(0.2, History(useless=0, short=1))
 
 
 def test_having_joined_is_enough_to_start_counting_again() -> None:
     """A process that joins the group has shown that it can start; only repeated short runs count against it."""
-    decision = decide(KILLED, 0.1, History(useless=USELESS_LIMIT - 1, short=4), started=True, useful=True, jitter=0.0)
+    decision = decide(
+        KILLED, 0.1, History(useless=USELESS_LIMIT - 1, short=4), explained=False, useful=True, jitter=0.0
+    )
     assert isinstance(decision, Respawn)
     assert decision.history == History(useless=0, short=5)
 
 
 def test_processes_that_never_join_are_given_up_soon() -> None:
-    decision = decide(KILLED, None, History(useless=USELESS_LIMIT - 1), started=True, useful=True, jitter=0.0)
+    decision = decide(KILLED, None, History(useless=USELESS_LIMIT - 1), explained=False, useful=True, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is ExitCode.CRASH_LOOP
     assert "SIGKILL" in decision.reason
@@ -104,37 +106,37 @@ def test_processes_that_never_join_are_given_up_soon() -> None:
 
 def test_processes_that_join_and_end_soon_are_given_up_late() -> None:
     """Each of a few poisonous requests may kill as many processes as it has attempts."""
-    decision = decide(KILLED, 0.5, History(short=SHORT_LIMIT - 1), started=True, useful=True, jitter=0.0)
+    decision = decide(KILLED, 0.5, History(short=SHORT_LIMIT - 1), explained=False, useful=True, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is ExitCode.CRASH_LOOP
 
 
 @pytest.mark.parametrize("code", [ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE])
 def test_what_no_restart_can_mend_stops_the_replica_at_once(code: ExitCode) -> None:
-    decision = decide(Ending("x", code), None, History(), started=True, useful=True, jitter=0.0)
+    decision = decide(Ending("x", code), None, History(), explained=False, useful=True, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is code
 
 
 def test_a_set_up_hook_that_fails_in_the_first_child_stops_it_too() -> None:
     """With ``WORKER_ISOLATION=process`` the process joins the group before its first child has called the hook."""
-    decision = decide(Ending("x", ExitCode.HANDLER_UNLOADABLE), 0.5, History(), started=True, useful=False, jitter=0.0)
+    ending = Ending("x", ExitCode.HANDLER_UNLOADABLE)
+    decision = decide(ending, 0.5, History(), explained=True, useful=False, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is ExitCode.HANDLER_UNLOADABLE
 
 
-def test_an_unreachable_broker_stops_a_replica_that_has_not_started() -> None:
-    decision = decide(UNREACHABLE, None, History(), started=False, useful=False, jitter=0.0)
-    assert isinstance(decision, Halt)
-    assert decision.exit_code is ExitCode.BROKER_UNREACHABLE
-
-
-def test_an_outage_later_is_waited_out() -> None:
+def test_an_outage_of_the_store_is_waited_out() -> None:
     """However long it lasts: peer processes may be in the middle of long tasks."""
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
-    assert decide(UNREACHABLE, None, history, started=True, useful=True, jitter=0.0) == Respawn(30, history)
+    assert decide(UNREACHABLE, None, history, explained=True, useful=False, jitter=0.0) == Respawn(30, history)
 
 
-def test_the_same_codes_from_a_process_that_had_joined_are_crashes_like_others() -> None:
-    for code in (ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE, ExitCode.BROKER_UNREACHABLE):
-        assert isinstance(decide(Ending("x", code), 5.0, History(), started=True, useful=True, jitter=0.0), Respawn)
+@pytest.mark.parametrize("code", [ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE])
+@pytest.mark.parametrize(("explained", "useful"), [(True, True), (False, False)])
+def test_the_same_codes_from_a_process_that_had_joined_are_crashes_like_others(
+    code: ExitCode, *, explained: bool, useful: bool
+) -> None:
+    """A task may end its process with any code. The process gives no reason then."""
+    decision = decide(Ending("x", code), 5.0, History(), explained=explained, useful=useful, jitter=0.0)
+    assert isinstance(decision, Respawn)

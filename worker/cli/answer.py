@@ -56,7 +56,7 @@ def answer(*, keys: tuple[str, ...], since: float | None) -> int:
                     click.echo(line)
                     missing.discard(record.key)
     for key in sorted(missing):
-        echo(f"{key.decode()}: no answer in {topic}")
+        echo(f"{os.fsdecode(key)}: no answer in {topic}")
     return INTERRUPTED if stop else int(bool(missing))
 
 

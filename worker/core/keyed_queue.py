@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from worker.core.model import Task
 
 
+_Retry = tuple[float, int, "Task"]  # when it is due, its offset, and the task
+
+
 class KeyedQueue:
     """A queue in which a task that waits for its next attempt delays nothing else, or only its own key.
 
@@ -24,7 +27,7 @@ class KeyedQueue:
 
     def __init__(self, *, by_key: bool) -> None:
         self._fresh: deque[Task] = deque()
-        self._retries: list[tuple[float, int, Task]] = []
+        self._retries: list[_Retry] = []
         self._groups: dict[bytes, OrderingGroup[Task]] | None = {} if by_key else None
         self._blocked_groups: dict[OrderingGroup[Task], None] = {}  # groups with tasks in their own queue
         self._queued = 0
@@ -55,8 +58,8 @@ class KeyedQueue:
 
     def head(self, now: float, below: float = math.inf) -> int | None:
         """See ``TaskQueue``."""
-        if self._retries and self._retries[0][0] <= now and self._retries[0][1] < below:
-            return self._retries[0][1]
+        if (retry := self._next_retry(now, below)) is not None:
+            return retry[1]
         for group in self._blocked_groups:
             if group.queue and group.is_open(now) and group.queue[0].record.offset < below:
                 return group.queue[0].record.offset
@@ -90,9 +93,9 @@ class KeyedQueue:
     def _take_returned(self, limit: int, below: float, now: float, held: Collection[int]) -> list[Task]:
         """Take tasks that came back, and tasks that waited for others of their key."""
         tasks: list[Task] = []
-        retries = self._retries
-        while len(tasks) < limit and retries and retries[0][0] <= now and _may_start(retries[0][1], below, held):
-            tasks.append(heapq.heappop(retries)[2])
+        while len(tasks) < limit and (retry := self._next_retry(now, below, held)) is not None:
+            self._remove_retry(retry)
+            tasks.append(retry[2])
         for group in list(self._blocked_groups):
             queue = group.queue
             while len(tasks) < limit and queue and group.is_open(now):
@@ -102,6 +105,24 @@ class KeyedQueue:
             if not queue and group.is_open(now):
                 del self._blocked_groups[group]
         return tasks
+
+    def _next_retry(self, now: float, below: float, held: Collection[int] = ()) -> _Retry | None:
+        """Return the retry to start next: the first that is due, or else the lowest that may start."""
+        retries = self._retries
+        if not retries or retries[0][0] > now:
+            return None
+        if _may_start(retries[0][1], below, held):
+            return retries[0]
+        # While the commit metadata are full, only low offsets may start. They must not wait behind the first one.
+        due = [retry for retry in retries if retry[0] <= now and _may_start(retry[1], below, held)]
+        return min(due, key=lambda retry: retry[1], default=None)
+
+    def _remove_retry(self, retry: _Retry) -> None:
+        if retry is self._retries[0]:
+            heapq.heappop(self._retries)
+        else:
+            self._retries.remove(retry)
+            heapq.heapify(self._retries)
 
     def requeue(self, task: Task, ready_at: float) -> None:
         """See ``TaskQueue``."""
@@ -164,11 +185,10 @@ class KeyedQueue:
             if task.record.offset == offset:
                 self._fresh.remove(task)
                 return task
-        for entry in self._retries:
-            if entry[1] == offset:
-                self._retries.remove(entry)
-                heapq.heapify(self._retries)
-                return entry[2]
+        for retry in self._retries:
+            if retry[1] == offset:
+                self._remove_retry(retry)
+                return retry[2]
         return next(filter(None, (group.remove(offset) for group in self._blocked_groups)), None)
 
     def is_waiting(self, now: float) -> bool:  # noqa: ARG002 - see TaskQueue

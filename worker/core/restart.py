@@ -70,7 +70,7 @@ def decide(
     joined_for: float | None,
     history: History,
     *,
-    started: bool,
+    explained: bool,
     useful: bool,
     jitter: float,
     max_attempts: int = 0,
@@ -78,18 +78,17 @@ def decide(
     """Decide what to do after a process ended. ``joined_for`` is its time in the group in seconds; None if it never
     joined.
 
-    ``started`` says whether any process of this replica ever joined. ``useful`` says whether this process answered a
-    request. ``jitter`` in [0, 1] shortens the delay. One request may crash ``max_attempts`` processes before it becomes
-    a dead letter, and the replica must survive that.
+    ``explained`` says whether the process gave a reason why it could not continue. ``useful`` says whether it answered
+    a request. ``jitter`` in [0, 1] shortens the delay. One request may crash ``max_attempts`` processes before it
+    becomes a dead letter, and the replica must survive that.
     """
-    if ending.code in _HOPELESS and (joined_for is None or not useful):  # a child may fail only after the join
+    # A child may fail only after the join, and then gives a reason. A task that ends its process gives none.
+    if ending.code in _HOPELESS and (joined_for is None or (explained and not useful)):
         return Halt(ExitCode(ending.code), "a worker process could not start")
+    if ending.code == ExitCode.STORE_UNREACHABLE:
+        # An outage of the database is no crash. Peers may be busy with long tasks, so wait until it is back.
+        return Respawn(_BACKOFF.delay(SHORT_LIMIT, jitter), history)
     if joined_for is None:
-        if ending.code == ExitCode.BROKER_UNREACHABLE and not started:
-            return Halt(ExitCode(ending.code), "a worker process could not start")
-        if ending.code == ExitCode.BROKER_UNREACHABLE:
-            # An outage after the start. Peers may be busy with long tasks, so wait until the broker is back.
-            return Respawn(_BACKOFF.delay(SHORT_LIMIT, jitter), history)
         history = history._replace(useless=history.useless + 1)
     elif ending.name not in _FROM_OUTSIDE and not useful:
         # This does not count as healthy: the process may only have waited for the partition of the fatal request.

@@ -11,15 +11,30 @@ from worker.core.model import OK, Failure, Outcome, Task, Verdict
 from worker.core.timelimit import TimeLimitError, limit_of, timeout_of
 from worker.handlers.context import Cancelled, Context
 from worker.handlers.forks import FORKS, leave_fork
-from worker.handlers.judging import as_bytes, judge
+from worker.handlers.judging import as_bytes, encodable, judge
 from worker.handlers.task_view import view_of
+from worker.headers import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.core.limits import Reason
+    from worker.core.model import Headers
     from worker.formats import DecodeRequest
     from worker.handlers.loader import Handler
+
+
+class HeadersError(ValueError):
+    """The headers cannot be read."""
+
+
+# The names in answers and dead letters of what is wrong with a malformed request.
+_MALFORMED: dict[type[Exception], str] = {
+    MalformedError: "MalformedRequest",
+    HeadersError: "MalformedHeaders",
+    DeadlineError: "MalformedDeadline",
+    TimeLimitError: "MalformedTimeout",
+}
 
 
 class Sink(Protocol):
@@ -178,18 +193,13 @@ def open_request(
     task: Task, max_attempts: int, decode: DecodeRequest = decode_request
 ) -> tuple[Request, float | None] | Outcome:
     """Return the request and its deadline, or the outcome of a task that must not start."""
-    record = task.record
     try:
-        request = decode(record.value)
-        deadline = deadline_of(record.headers) if record.headers else None
-        if record.headers:
-            timeout_of(record.headers)  # refused here; the code that enforces it reads it again
-    except MalformedError as error:
-        return Outcome(task, Verdict.REJECTED, failure=Failure("MalformedRequest", str(error)))
-    except DeadlineError as error:
-        return Outcome(task, Verdict.REJECTED, failure=Failure("MalformedDeadline", str(error)))
-    except TimeLimitError as error:
-        return Outcome(task, Verdict.REJECTED, failure=Failure("MalformedTimeout", str(error)))
+        request = decode(task.record.value)
+        deadline = _deadline(task.record.headers) if task.record.headers else None
+    except tuple(_MALFORMED) as error:
+        # The message may quote the request, and JSON may contain characters that an answer cannot.
+        failure = Failure(_MALFORMED[type(error)], encodable(str(error)))
+        return Outcome(task, Verdict.REJECTED, failure=failure)
     if task.attempt >= max_attempts:
         text = f"all {task.attempt} attempts are used up: in the last one the process crashed or lost the partition"
         return Outcome(task, Verdict.REJECTED, sequence=request.sequence, failure=Failure("ProcessDied", text))
@@ -197,6 +207,17 @@ def open_request(
         failure = Failure("Expired", "its deadline had passed before it could start")
         return Outcome(task, Verdict.EXPIRED, sequence=request.sequence, failure=failure)
     return request, deadline
+
+
+def _deadline(headers: Headers) -> float | None:
+    """Return the deadline. Raise for headers that cannot be read.
+
+    A time limit is only checked here. The code that enforces it reads it again.
+    """
+    if any(name == UNREADABLE for name, _ in headers):
+        raise HeadersError("the name of a header is not UTF-8")
+    timeout_of(headers)
+    return deadline_of(headers)
 
 
 def mark_cancelled(outcome: Outcome, reason: Reason | None, *, expired: bool) -> None:

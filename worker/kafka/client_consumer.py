@@ -62,10 +62,8 @@ class AnswerReader:
 
     def _record(self, message: ck.Message) -> Record | None:
         number, found, error = message.partition(), message.offset(), message.error()
-        place, offset = (
-            Partition(str(message.topic()), -1 if number is None else number),
-            -1 if found is None else found,
-        )
+        place = Partition(str(message.topic()), -1 if number is None else number)
+        offset = -1 if found is None else found
         if error is None:
             key: Any = message.key()  # bytes, like the value, because no deserializer is set
             value: Any = message.value()

@@ -64,6 +64,7 @@ def reset_offset(rule: str) -> int:
 
     Raise ``ClientFatalError`` if the rule requires a committed offset.
     """
+    rule = rule.strip().lower()  # as librdkafka reads it
     if rule in ("earliest", "smallest", "beginning"):
         return ck.OFFSET_BEGINNING
     if rule in ("latest", "largest", "end"):

@@ -163,7 +163,7 @@ class ConfluentConsumer:
         """Check between polls whether the group still knows this member as the owner of our partitions."""
         if self._membership_check.pending and not self._partitions.revoking:  # the views differ during a revocation
             self._membership_check.check(self._client.memberid() or "", self._partitions.assigned)
-        if self._is_another() or ((self._membership_check.fenced or self._watch.stranded) and not self._removed):
+        if self._is_another() or (self._is_cut_off() and not self._removed):
             self._remove()
 
     def _is_another(self) -> bool:
@@ -174,10 +174,14 @@ class ConfluentConsumer:
         """
         return self._identity is not None and self._client.memberid() != self._identity
 
+    def _is_cut_off(self) -> bool:
+        """Return whether this client no longer hears from the group. Both causes have been logged."""
+        return self._membership_check.fenced or self._watch.stranded
+
     def _remove(self) -> None:
         """Record that the group has removed us, or soon will, so all partitions are lost."""
         self._identity, self._removed = None, True
-        if not (self._membership_check.fenced or self._watch.stranded):  # they have already logged that
+        if not self._is_cut_off():
             report_stale(set(self._partitions.owned), set(), set())
         self._partitions.lose_all()
 
@@ -219,6 +223,7 @@ class ConfluentConsumer:
         self._unsupported = False
         del self._properties[self.protocol]
         self.protocol = next(iter(self._properties))
+        self._membership_check = MembershipCheck(self._properties[self.protocol])
         log.warning("protocol.fallback", protocol=self.protocol)
         self._begin_again()
 

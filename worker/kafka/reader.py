@@ -10,6 +10,7 @@ import confluent_kafka as ck
 from worker.core.model import Partition, Record
 from worker.errors import BrokerError
 from worker.kafka.clients import READING, at_offsets, failure_of, quiet
+from worker.kafka.records import headers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -101,8 +102,7 @@ def _number(value: int | None) -> int:
 
 
 def _record(place: Partition, offset: int, message: ck.Message) -> Record:
-    # Key and value are bytes, because no deserializer is set, and headers are pairs.
+    # Key and value are bytes, because no deserializer is set.
     key: Any = message.key()
     value: Any = message.value()
-    headers: Any = message.headers()
-    return Record(place, offset, key, value, tuple(headers or ()), message.timestamp()[1])
+    return Record(place, offset, key, value, headers_of(message), message.timestamp()[1])

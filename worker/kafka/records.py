@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
 
 from worker.core.model import Partition, PartitionEnd, Record
+from worker.headers import UNREADABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from worker.core.model import Headers
+
+# Not a plain call: the interpreter may run that in a fast way which overlooks an error that the client does not signal.
+_read_headers = operator.methodcaller("headers")
 _END = ck.KafkaError._PARTITION_EOF  # noqa: SLF001 - a public constant of the client in spite of its name
+
+
+def headers_of(message: Any) -> Headers:
+    """Return the headers of a message, or one named ``UNREADABLE`` if a name is not UTF-8. Call it once per message.
+
+    confluent-kafka 2.16 returns a list with a gap for such a name, together with an exception, and raises no exception
+    the second time.
+    """
+    try:
+        headers = _read_headers(message)
+    except (SystemError, UnicodeDecodeError):
+        return ((UNREADABLE, None),)
+    return tuple(headers) if headers else ()
 
 
 class RecordReader:
@@ -37,14 +56,13 @@ class RecordReader:
             if error is not None:
                 records.append(PartitionEnd(partition, message.offset()))
                 continue
-            headers = message.headers()
             records.append(
                 Record(
                     partition,
                     message.offset(),
                     message.key(),
                     message.value(),
-                    tuple(headers) if headers else (),
+                    headers_of(message),
                     message.timestamp()[1],
                 )
             )

@@ -34,6 +34,7 @@ class Cancellations:
         results: ResultHandler,
     ) -> None:
         self._guarantee = shared.guarantee
+        self._in_order = bool(shared.config.offset_store)
         self._lifecycle = shared.lifecycle
         self._long_tasks = long_tasks
         self._assignment = shared.assignment
@@ -80,7 +81,11 @@ class Cancellations:
         With at-most-once, that takes the same commit as a start. Otherwise the next owner of the partition could answer
         it again. No task is dispatched between the reply to that commit and the next call of ``serve``. Once the
         process is leaving, its commits take back the starts of waiting tasks.
+
+        An offset store moves past the request, so those before it must be done.
         """
+        if self._in_order:
+            return offset == owned.lowest and not owned.busy
         if not self._guarantee.starts_once:
             return True
         return self._lifecycle.may_start and owned.starts.may_start(offset)

@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from worker.core.model import Failure
+from worker.headers import (
+    ATTEMPTS,
+    ERROR_MESSAGE,
+    ERROR_TYPE,
+    ORIGIN_OFFSET,
+    ORIGIN_PARTITION,
+    ORIGIN_TOPIC,
+    VALUE_DROPPED,
+)
 
 if TYPE_CHECKING:
     from worker.core.model import Headers, Task
@@ -31,12 +40,12 @@ def dead_letter(task: Task, failure: Failure, limit: int) -> DeadLetter:
     record = task.record
     origin = record.partition
     added: Headers = (
-        ("x-origin-topic", origin.topic.encode()),
-        ("x-origin-partition", str(origin.number).encode()),
-        ("x-origin-offset", str(record.offset).encode()),
-        ("x-attempts", str(task.attempt).encode()),
-        ("x-error-type", failure.type.encode(errors="replace")),
-        ("x-error-message", _shortened(failure.message)),
+        (ORIGIN_TOPIC, origin.topic.encode()),
+        (ORIGIN_PARTITION, str(origin.number).encode()),
+        (ORIGIN_OFFSET, str(record.offset).encode()),
+        (ATTEMPTS, str(task.attempt).encode()),
+        (ERROR_TYPE, failure.type.encode(errors="replace")),
+        (ERROR_MESSAGE, _shortened(failure.message)),
     )
     record_and_reason = DeadLetter(record.key, record.value, record.headers + added)
     fits = size_of(*record_and_reason) <= limit
@@ -50,7 +59,7 @@ def _shortened(message: str) -> bytes:
 
 def without_value(full: DeadLetter) -> DeadLetter:
     """Return the dead letter without its value."""
-    return DeadLetter(full.key, None, (*full.headers, ("x-value-dropped", b"too large for this topic")))
+    return DeadLetter(full.key, None, (*full.headers, (VALUE_DROPPED, b"too large for this topic")))
 
 
 def reduced(full: DeadLetter) -> DeadLetter | None:
@@ -59,7 +68,7 @@ def reduced(full: DeadLetter) -> DeadLetter | None:
     The value is dropped first, then the key and the original headers. Our own headers, which tell where the original
     is, are always kept.
     """
-    if full.headers[-1][0] != "x-value-dropped":
+    if full.headers[-1][0] != VALUE_DROPPED:
         return without_value(full)
     bare = DeadLetter(None, None, full.headers[-_ADDED_HEADERS:])
     return None if bare == full else bare

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from worker.process.committer import Committer
     from worker.process.responder import Responder
     from worker.process.shared import Shared
+    from worker.process.store_bridge import StoreBridge
 
 
 log = structlog.get_logger("dispatcher")
@@ -37,6 +38,7 @@ class Dispatcher:
         responder: Responder,
         committer: Committer,
         prepare: Callable[[Sequence[Task]], None] | None,
+        store: StoreBridge | None = None,
     ) -> None:
         """``prepare`` is called with the tasks that are about to be submitted."""
         self.in_flight = 0  # tasks the executor has, including those whose claim has ended
@@ -51,6 +53,7 @@ class Dispatcher:
         self._lifecycle = shared.lifecycle
         self._metrics = shared.metrics
         self._prepare = prepare
+        self._store = store
         self._gathering_since: float | None = None  # when the first task of a batch was ready
         self.cancelled: dict[Task, float] = {}  # running tasks that were cancelled -> when
 
@@ -73,6 +76,8 @@ class Dispatcher:
         if not self._lifecycle.may_start or is_full(self._responder):
             return
         if self._config.commit_mode == "sync" and self._committer.in_flight:
+            return
+        if self._store is not None and self._store.waits:
             return
         rule = self._rule(now)
         if self._config.batch_size > 1 and not self._batch_is_due(rule, now):

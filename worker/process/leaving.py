@@ -127,7 +127,8 @@ class Leaving:
         return self._holder.running or any(owned.in_flight for owned in self._assignment)
 
     def _unsettled(self) -> bool:
-        return self._responder.outstanding > 0 or self._committer.pending or self._holder.busy
+        store_waits = self._store is not None and self._store.waits
+        return self._responder.outstanding > 0 or self._committer.pending or self._holder.busy or store_waits
 
     def _give_up_tasks(self) -> None:
         """Commit that no task runs, so that a task that ignored its cancellation has not used up an attempt."""

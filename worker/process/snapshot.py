@@ -55,7 +55,7 @@ class Snapshots:
 
     def expedite(self) -> None:
         """Publish on the next turn, so that counts are not lost with this process."""
-        self.due_at = 0.0  # when to publish the next one
+        self.due_at = 0.0
 
     def publish(self, now: float) -> None:
         """Publish the current state."""

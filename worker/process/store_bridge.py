@@ -79,6 +79,16 @@ class StoreBridge:
         """Remember a request that is being answered and has no result in the store."""
         self._without_result.add((outcome.task.claim, outcome.task.record.offset))
 
+    @property
+    def waits(self) -> bool:
+        """Return whether a request without a result is not settled yet.
+
+        No other may start meanwhile: its result would move the store past that request. If this process then died, no
+        process would answer it.
+        """
+        self._without_result = {(claim, offset) for claim, offset in self._without_result if claim.valid}
+        return bool(self._without_result or self._to_skip)
+
     def settled(self, claim: Claim, partition: Partition, *offsets: int) -> None:
         """Record that the answers are confirmed. Only now does the store move past requests without a result."""
         plain = []

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from worker.core.lifecycle import State
 from worker.process.cancellations import Cancellations
 from worker.process.committer import Committer
 from worker.process.crash_reports import crashes
@@ -109,8 +108,7 @@ class Assembly:
         holder, fetcher, lifecycle = self._holder, self._fetcher, self._shared.lifecycle
 
         def serve_holder(now: float) -> None:
-            leaving = lifecycle.state is not State.RUNNING
-            holder.serve(now, waiting=lambda task: fetcher.work_waits_behind(task, now), leaving=leaving)
+            holder.serve(now, waiting=lambda task: fetcher.work_waits_behind(task, now), leaving=lifecycle.leaving)
 
         watching: list[Phase] = [self._calls.serve, self._watcher.serve]  # other processes may detach tasks
         return [*watching, serve_holder] if holder.enabled else watching
@@ -154,7 +152,7 @@ class Assembly:
     @cached_property
     def _dispatcher(self) -> Dispatcher:
         prepare = None if self.states is None else self._long_tasks.prepare
-        return Dispatcher(self._shared, self.executor, self._responder, self._committer, prepare)
+        return Dispatcher(self._shared, self.executor, self._responder, self._committer, prepare, self._bridge)
 
     @cached_property
     def _calls(self) -> GroupCalls:

@@ -33,7 +33,7 @@ class StoreUnavailableError(StoreError):
     ``answers`` has the result. Statements of a handler on ``context.transaction`` can raise it too.
     """
 
-    exit_code = ExitCode.PROCESS_CRASHED
+    exit_code = ExitCode.STORE_UNREACHABLE
 
 
 class StaleOffsetError(StoreError):

@@ -136,4 +136,6 @@ def warnings(settings: Settings) -> list[str]:
             "KAFKA_STATE_TOPIC: tasks of a batch can be cancelled, but have neither progress nor checkpoints: "
             "set WORKER_BATCH_SIZE=1 for those"
         )
+    if settings.batch_size == 1 and settings.model_fields_set & {"batch_wait", "batch_per_partition"}:
+        found.append("WORKER_BATCH_WAIT and WORKER_BATCH_PER_PARTITION have no effect: set WORKER_BATCH_SIZE too")
     return found

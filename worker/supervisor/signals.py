@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def hold_stop_signals() -> None:
+    """Let stop signals wait until ``Signals`` is entered. Otherwise the first process of a container would lose them.
+
+    The kernel discards signals for which that process has no handler yet, unless they are blocked.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
+
+
 class Signals:
     """While entered, stop signals are queued and wake ``wait``. Main thread only.
 
@@ -34,6 +42,7 @@ class Signals:
                 self._handlers[number] = signal.signal(number, self._enqueue)
         # Only signals with a handler reach the wakeup descriptor.
         self._handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _nothing)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP)
         return self
 
     def __exit__(

@@ -73,7 +73,6 @@ class Supervisor:
         self._crashes = Crashes()
         self._state_reader = StateReader(plan.state_reader)
         self._oom_kills = oom_kills()
-        self._started = False  # whether any process ever joined the group
         status.slots = self._slots
 
     def run(self) -> ExitCode:
@@ -128,7 +127,6 @@ class Supervisor:
     def _reap(self, now: float) -> None:
         for _, process in self._processes():
             process.observe(now)
-            self._started = self._started or process.joined_at is not None
         for slot, process in self._processes():
             status = process.child.ended()
             if status is not None:
@@ -168,17 +166,18 @@ class Supervisor:
 
     def _replace(self, slot: Slot, ending: Ending, now: float, process: ProcessHandle | None = None) -> None:
         """Schedule another process for the empty slot, or stop the replica. ``process`` None: it did not start."""
+        failure = process.failure() if process else ""
         decision = decide(
             ending,
             process.joined_for(now) if process else None,
             slot.history,
-            started=self._started,
+            explained=bool(failure),
             useful=process is not None and process.useful,
             jitter=random.random(),  # noqa: S311 - not for secrets
             max_attempts=slot.max_attempts,
         )
         if isinstance(decision, Halt):
-            self._halt(decision, process.failure() if process else "", now)
+            self._halt(decision, failure, now)
             return
         slot.respawn(now + decision.after, ending, decision.history)
         log.info("process.restarting", slot=slot.number, after=round(decision.after, 3))
@@ -188,7 +187,8 @@ class Supervisor:
         self._stopping.halt(halt.exit_code, now)
         if halt.exit_code is ExitCode.CRASH_LOOP:
             log.error("process.crash_loop", reason=halt.reason)
-            print_error(f"processes keep crashing: {halt.reason}; look for process.ended in the log")
+            why = f": {failure}" if failure else "; look for process.ended in the log"
+            print_error(f"processes keep crashing: {halt.reason}{why}")
         else:
             print_error(failure or halt.reason)
 

@@ -1,0 +1,57 @@
+"""An offset store moves past a request without a result only when all before it are done, and none behind it runs."""
+
+from __future__ import annotations
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.test_outages_of_stores_and_coordinators import Store
+from tests.process_fake.world import STATES, World
+from worker.codec import CANCELLED, DEAD_LETTERED, OK
+from worker.process.status_block import Command
+
+
+def test_nothing_starts_while_a_request_without_a_result_is_not_settled(world: World) -> None:
+    """A later result would move the store past it. After a crash no process would answer it then."""
+    store = Store()
+    process = world.process(store=store)
+    world.until(lambda: len(process.owned) == 2)
+    store.down = True
+    world.raw(b"no request")
+    world.request("next")
+    world.run(30)
+    assert (process.starts, store.skipped) == ([], [])
+    store.down = False
+    world.until(lambda: len(world.answers()) == 2)
+    assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED, OK]
+    assert (process.starts, store.skipped) == ([(0, 1, 1)], [0])
+
+
+def test_a_drain_waits_for_it_too(world: World) -> None:
+    """Otherwise the request would run again."""
+    store = Store()
+    process = world.process(store=store)
+    world.until(lambda: len(process.owned) == 2)
+    store.down = True
+    world.raw(b"no request")
+    world.run(5)
+    process.order(Command.DRAIN)
+    world.run(3)
+    assert process.exit_code is None
+    store.down = False
+    world.until(lambda: process.exit_code == 0)
+    assert store.skipped == [0]
+
+
+def test_a_cancelled_request_waits_for_its_turn(world: World) -> None:
+    """Those before it have no result in the store yet."""
+    store = Store()
+    process = world.process(store=store, offset_store="module:store", state_topic=STATES)
+    world.request("long", work=Work(20.0))
+    for _ in range(3):
+        world.request("next", work=Work(1.0))
+    world.until(lambda: process.starts)
+    world.cancel(3)
+    world.run(10)
+    assert store.skipped == []
+    world.until(lambda: len(world.answers()) == 4)
+    assert [answer.outcome for answer in world.answers()] == [OK, OK, OK, CANCELLED]
+    world.until(lambda: store.skipped == [3], seconds=5)

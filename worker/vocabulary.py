@@ -249,8 +249,8 @@ EVENTS: dict[Event, str] = {
     "checkpoint.ignored": "A handler saved a checkpoint, but KAFKA_STATE_TOPIC is not set. Logged once per process.",
     "checkpoint.refused": "A checkpoint is too large for the state topic. The previous one is kept. Fields: origin, "
     "reason.",
-    "states.unavailable": "The state topic could not be read for 30 seconds, so these partitions start without "
-    "checkpoints. Field: partitions.",
+    "states.unavailable": "The state topic could not be read for 30 seconds, so this partition starts without "
+    "checkpoints. Field: partition.",
     "states.reader_failed": "The broker does not allow the worker to read the state topic. The reader is restarted. "
     "Field: reason.",
     "states.reader_ended": "The reader of the state topic ended and is restarted. Fields: pid, status.",

@@ -181,7 +181,7 @@ class StandIn:
         return self.idle()
 
 
-def run(config: ProcessConfig, buffer: Any, _parent: int) -> NoReturn:
+def run(config: ProcessConfig, buffer: Any) -> NoReturn:
     os.setpgid(0, 0)
     faulthandler.enable()
     behaviour = getattr(StandIn(config, StatusBlock(buffer)), config.handler)

@@ -105,3 +105,31 @@ def test_a_detached_task_is_cancelled_by_its_holder(world: World, guarantee: str
     world.until(lambda: world.committed() == 1, seconds=30)
     assert (len(holder.starts), owner.starts) == (1, [])
     world.until(lambda: world.state(0) is None, seconds=20)
+
+
+@GUARANTEES
+def test_the_attempt_after_a_failure_resumes_from_the_last_checkpoint(world: World, guarantee: str) -> None:
+    """The topic does not have it yet when the attempt ends, because an earlier record is still being written."""
+    reports = ((299.999, b"one"), (300.0, b"last"))
+    _, owner = detached(world, guarantee, Work(300.0, Verdict.FAILED, reports=reports))
+    world.script["long"] = Work(1.0)
+    world.until(world.answers, seconds=400)
+    assert [(answer.outcome, answer.attempt) for answer in world.answers()] == [(OK, 2)]
+    assert owner.service.resumes == [b"last"]
+
+
+@GUARANTEES
+def test_the_record_stays_when_the_partition_comes_back(world: World, guarantee: str) -> None:
+    holder, owner = detached(world, guarantee, Work(500.0, reports=((1.0, b"one"),)))
+    world.move(0, holder)
+    world.run(10)
+    assert 0 in holder.owned
+    before = len(world.broker.records(STATES))
+    world.run(45)
+    state = world.state(0)
+    assert state is not None
+    assert (state.state, state.checkpoint) == (DETACHED, b"one")
+    assert len(world.broker.records(STATES)) >= before + 3
+    world.until(lambda: [answer.outcome for answer in world.answers()] == [OK])
+    world.until(lambda: world.state(0) is None, seconds=20)
+    assert (len(holder.starts), owner.starts) == (1, [])

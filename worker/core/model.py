@@ -96,6 +96,8 @@ class Task:
         self.attempt = attempt  # attempts so far, including the running one
         self.group: OrderingGroup[Task] | None = None  # the tasks that must not overtake each other
         self.size = len(record.key or b"") + len(record.value or b"")  # bytes in memory
+        if record.headers:
+            self.size += sum([len(name) + len(value or b"") for name, value in record.headers])
         self.resume: bytes | None = None  # the checkpoint to resume from
         self.progress: tuple[float, str] | None = None  # fraction and message that the running attempt reported
         self.reported = False  # the running attempt has reported progress or a checkpoint

@@ -159,10 +159,13 @@ class TaskReader:
                 at += value
             partition = self._partitions.get((topic, number)) or self._partition(topic, number)
             record = Record(partition, offset, key_bytes, value_bytes, (), stamp)
-            task = Task(record, _NO_CLAIM, attempt - 1)
             if rest:
-                record.headers, task.upcoming, task.resume = _unpack_rest(data, at, partition)
+                record.headers, upcoming, resume = _unpack_rest(data, at, partition)
                 at += rest
+                task = Task(record, _NO_CLAIM, attempt - 1)
+                task.upcoming, task.resume = upcoming, resume
+            else:
+                task = Task(record, _NO_CLAIM, attempt - 1)
             yield task, group
 
     def _partition(self, topic: int, number: int) -> Partition:

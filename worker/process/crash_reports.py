@@ -49,8 +49,11 @@ def report_of(start: Start, topics: Sequence[str], owned: Iterable[tuple[str, in
 
 
 def valid(reports: Iterable[CrashReport], now: float) -> list[CrashReport]:
-    """Return the reports that are not too old at ``now``, in seconds since the epoch."""
-    return [report for report in reports if now - report.at < VALID_SECONDS]
+    """Return the reports of the last seconds before ``now``, in seconds since the epoch.
+
+    A report from further ahead is older than it says: the clock was set back after it.
+    """
+    return [report for report in reports if abs(now - report.at) < VALID_SECONDS]
 
 
 def crashes(status: StatusBlock, now: float) -> dict[Partition, Crash]:

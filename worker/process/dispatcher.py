@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import structlog
@@ -54,6 +55,7 @@ class Dispatcher:
         self._metrics = shared.metrics
         self._prepare = prepare
         self._store = store
+        self._dispatched_at = -math.inf
         self._gathering_since: float | None = None  # when the first task of a batch was ready
         self.cancelled: dict[Task, float] = {}  # running tasks that were cancelled -> when
 
@@ -73,9 +75,10 @@ class Dispatcher:
 
     def dispatch(self, now: float) -> None:
         """Submit the next chunk when only one task is left, or none if tasks are very short."""
+        self._dispatched_at = now
         if not self._lifecycle.may_start or is_full(self._responder):
             return
-        if self._config.commit_mode == "sync" and self._committer.in_flight:
+        if self._config.commit_mode == "sync" and (self._committer.in_flight or self._responder.busy):
             return
         if self._store is not None and self._store.waits:
             return
@@ -135,8 +138,13 @@ class Dispatcher:
         self._executor.submit(tasks)
 
     def next_due(self) -> float:
-        """Return when a task may start by the clock; infinity if none waits for it."""
+        """Return when a task may start by the clock; infinity if none waits for it.
+
+        A task that was due at the last dispatch and has not started waits for something else, such as a commit.
+        """
         due = self._assignment.next_ready()
+        if due <= self._dispatched_at:
+            due = math.inf
         return due if self._gathering_since is None else min(due, self._gathering_since + self._config.batch_wait)
 
     # -- taking back

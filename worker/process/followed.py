@@ -45,20 +45,25 @@ class Followed:
         self._number = 0
 
     def begin(self, partitions: Collection[Partition]) -> bool:
-        """Return whether these may start: their states as of the first call are known, or cannot be read."""
+        """Return whether these may start: their states as of the first call are known, or cannot be read.
+
+        Call ``began`` for each that starts, so that its next start reads them again.
+        """
         if self._topic is None:
             return True
         now = self._clock()
         for place in partitions:
             self._request(place, now)
-        missing = [place for place in partitions if self._caught_up.get(place, 0) < self._requested[place].number]
-        if any(now - self._requested[place].since < WAIT_SECONDS for place in missing):
-            return False
-        if missing:
-            log.warning("states.unavailable", partitions=[str(place) for place in missing])
-        for place in partitions:
-            del self._requested[place]
-        return True
+        return all(self._is_known(place) or now - self._requested[place].since >= WAIT_SECONDS for place in partitions)
+
+    def began(self, place: Partition) -> None:
+        """Record that a partition has started."""
+        if place in self._requested and not self._is_known(place):
+            log.warning("states.unavailable", partition=str(place))
+        self._requested.pop(place, None)
+
+    def _is_known(self, place: Partition) -> bool:
+        return self._caught_up.get(place, 0) >= self._requested[place].number
 
     def _request(self, place: Partition, now: float) -> None:
         requested = self._requested.get(place)

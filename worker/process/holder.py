@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from worker.core.deadline import Deadline
 from worker.core.detached import DetachedClaim, holder_of, mark_group, released_mark, settled_mark, view_of
 from worker.core.model import OK
 from worker.core.retry import End, Retry, RetryPolicy, Return, attempts_after, decide
@@ -35,6 +36,7 @@ SETTLED_SECONDS = 10.0  # since the last assignment, before a process gives way,
 VIEW_SECONDS = 2.0  # the maximum age of a view of the group
 VIEW_AGAIN = (1.0, 30.0)  # the first and the longest pause between two views, while no process can take the work
 RETRY_SECONDS = 1.0  # between two attempts to reach the group's coordinator
+RECORD_SECONDS = 10.0  # for the last record of a task that is released; then it is released without it
 CHECK_SECONDS = 30.0  # between two checks whether a running detached task is still this process's
 
 log = structlog.get_logger("detached")
@@ -247,21 +249,30 @@ class Holder:
         else:
             step = decide(outcome, outcome.task.attempt, self._policy)
         if isinstance(step, Return):
-            self._release(claim, attempts_after(outcome.task.attempt, End.STOPPED), 0.0)
+            self._release(outcome.task, claim, attempts_after(outcome.task.attempt, End.STOPPED), 0.0)
         elif isinstance(step, Retry):
-            self._release(claim, outcome.task.attempt, step.after)
+            self._release(outcome.task, claim, outcome.task.attempt, step.after)
         elif self._guarantee.transactional or self._guarantee.starts_once:
             answer(outcome)  # the transaction checks first, and no other process answers a task that starts only once
         else:
             self._look(claim, lambda: answer(outcome))
         return True
 
-    def _release(self, claim: DetachedClaim, attempts: int, after: float) -> None:
+    def _release(self, task: Task, claim: DetachedClaim, attempts: int, after: float) -> None:
         """Leave the next attempt to the owner of the partition."""
         log.info("task.released", **claim.origin._asdict(), attempts=attempts)
-        self._long_tasks.attached(claim.origin)
+        self._long_tasks.waits(task)
         mark = Position(*released_mark(claim, attempts, time.time() + after))
         claim.leave()
+        self._mark_released(claim, mark, Deadline.after(RECORD_SECONDS, self._clock()))
+
+    def _mark_released(self, claim: DetachedClaim, mark: Position, limit: Deadline) -> None:
+        """Commit the mark once the topic has the last checkpoint, from which the owner's attempt resumes."""
+        now = self._clock()
+        if self._long_tasks.is_pending(claim.origin) and not limit.passed(now):
+            self._later.append((now, lambda: self._mark_released(claim, mark, limit)))
+            return
+        self._long_tasks.attached(claim.origin)
         self._mark(claim, mark)
 
     def _go_on(self, now: float) -> None:

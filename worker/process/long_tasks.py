@@ -64,8 +64,10 @@ class LongTasks:
 
     def assigned(self, owned: OwnedPartition, completed: Iterable[tuple[int, int]]) -> None:
         """Begin a lease. ``completed`` are ranges that an earlier owner has answered above the committed offset."""
+        self._followed.began(owned.partition)
         for origin in [origin for origin in self.tasks if origin.place == owned.partition]:
-            del self.tasks[origin]  # of an earlier lease; the topic is more recent
+            if not self._is_held(origin):
+                del self.tasks[origin]  # of an earlier lease; the topic is more recent
         ranges = [(0, owned.start_offset or 0), *completed]
         for origin, state in self._known_of(owned.partition):
             if any(first <= origin.offset < stop for first, stop in ranges):
@@ -85,6 +87,11 @@ class LongTasks:
     def pending(self, partition: Partition | None = None) -> bool:
         """Return whether the topic still lacks something that the next owner of this partition needs (None: of any)."""
         return any(task.pending and partition in (None, origin.place) for origin, task in self.tasks.items())
+
+    def is_pending(self, origin: Origin) -> bool:
+        """Return whether the topic still lacks something about this request that its next attempt needs."""
+        task = self.tasks.get(origin)
+        return task is not None and task.pending
 
     # -- one request
 
@@ -194,6 +201,8 @@ class LongTasks:
             return
         if change.kind in (Kind.STATE, Kind.STALE):
             other = self.table.states.pop(change.origin, None)
+            if other is not None and other.start == tracked.state.start:
+                return  # our own record, which is read again when the partition comes back
             if change.kind is Kind.STATE and change.origin.place not in self._assignment.partitions:
                 self._detached.pop(change.origin, None)  # another process has taken the task over
                 return
@@ -260,8 +269,10 @@ class LongTasks:
 
     def _is_ours(self, origin: Origin) -> bool:
         """Return whether this process writes the record of the request."""
-        if self._guarantee.starts_once or origin.place in self._assignment.partitions:
-            return True
+        return self._guarantee.starts_once or origin.place in self._assignment.partitions or self._is_held(origin)
+
+    def _is_held(self, origin: Origin) -> bool:
+        """Return whether the task runs here although its partition may have moved."""
         claim = self._detached.get(origin)
         return claim is not None and claim.valid
 

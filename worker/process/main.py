@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def run(config: ProcessConfig, buffer: Any, _parent: int) -> NoReturn:
+def run(config: ProcessConfig, buffer: Any) -> NoReturn:
     """Run a worker process until it has to leave; never return. ``buffer`` is the memory of its status block."""
     os.register_at_fork(after_in_child=_set_death_signal)
     faulthandler.enable()  # on SIGABRT from the supervisor's watchdog, print every thread's stack

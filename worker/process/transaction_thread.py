@@ -75,6 +75,7 @@ class TransactionThread:
         log.warning("transaction.hung", seconds=HUNG_SECONDS)
         if self._hung >= MOST_HUNG:
             raise ClientFatalError("the transactional producer does not return from its calls")
+        self._worker.transactor.close()  # if its call returns after all, it must not fence its successor
         self._sent_at = time.monotonic()
         self._worker = _Worker(self._make(), self._notify, self._transaction)
 

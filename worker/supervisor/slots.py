@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +31,7 @@ class ProcessHandle:
     def __init__(self, config: ProcessConfig, target: str, limits: Limits) -> None:
         buffer = shared_buffer(SIZE)
         self.status_block = StatusBlock(buffer)
-        self.child = Child(config.name, target, config, buffer, os.getpid())
+        self.child = Child(config.name, target, config, buffer)
         self.liveness = LivenessCheck(limits)
         self.stuck = False
         self.joined_at: float | None = None

@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     limits: Limits = Limits()
     state_reader: ReaderConfig | None = None  # of the replica's reader of the state topic
     interactive: bool = False  # a person is watching stderr on a terminal
-    target: str = "worker.process.main:run"  # called with a config, the buffer of its status block, our pid
+    target: str = "worker.process.main:run"  # called with a config and the buffer of its status block
 
 
 class Supervisor:

@@ -139,9 +139,11 @@ def a_handler_of_single_tasks_sees_what_comes_next(site: Callable[..., Site]) ->
         answers = {sent.offset: one.answer_to(sent).response for sent in one.sent}
         seen = {n: json.loads(answers[n].result) for n in good}
         expected = {n: [m for m in good if n < m <= n + ahead] for n in good}
-        # The first two start while the others are still coming.
-        assert {n: seen[n] for n in good[2:]} == {n: expected[n] for n in good[2:]}, f"tasks of {seconds} s"
-        assert all(seen[n] == expected[n][: len(seen[n])] for n in good[:2])
+        # A task sees the requests that the process has fetched when it starts. Short ones may start before that.
+        assert seen == {n: expected[n][: len(seen[n])] for n in good}
+        assert any(seen.values())
+        if seconds != "0":
+            assert {n: seen[n] for n in good[2:]} == {n: expected[n] for n in good[2:]}
 
 
 SCENARIOS = [

@@ -75,11 +75,21 @@ METRICS = (
         "detached_tasks", "gauge", "Tasks that this process runs or answers although it no longer has their partition."
     ),
     Metric("awaited_tasks", "gauge", "Tasks of this process's partitions that run in other processes."),
-    Metric("busy_long", "gauge", "1 while a task is running that has run for WORKER_LONG_AFTER or longer."),
+    Metric(
+        "busy_long",
+        "gauge",
+        "1 while a task is running that has run for WORKER_LONG_AFTER, or for a second if it has reported progress or "
+        "saved a checkpoint.",
+    ),
     Metric("child_ends_total", "counter", "Child processes that ended and were replaced, by cause.", "cause"),
     Metric("child_resident_bytes", "gauge", "Memory of the child processes and everything they have started."),
     Metric("paused", "gauge", "1 while fetching from any partition is paused."),
-    Metric("state", "gauge", "State of the process as a number: see worker.core.lifecycle.State."),
+    Metric(
+        "state",
+        "gauge",
+        "State of the process: 0 new, 10 joining the group, 20 running, 30 draining, 40 cancelling its running tasks, "
+        "50 closed.",
+    ),
     # Counted by the supervisor:
     Metric(
         "processes", "gauge", "Worker processes that are alive, over all slots. The only metric without the label slot."

@@ -129,7 +129,8 @@ def _faults(lines: Sequence[Line]) -> str:
     never = [kind.name for kind in KINDS if not happened[kind.name]]
     rows = [
         "## Its faults\n",
-        f"{happened.total():,} in all, {clean:,} of them clean: operations that excuse nothing.\n",
+        f"{happened.total():,} in all, {clean:,} of them clean.",
+        "After a clean fault the suite accepts no second start and no second answer.\n",
         *([f"Never injected into this engine: {', '.join(never)}.\n"] if never else []),
         "| fault | times | what it does |",
         "|---|---:|---|",

@@ -45,7 +45,7 @@ class TaskId(NamedTuple):
         else:
             parts, stamp = text.split("/"), "0"
         if len(parts) != _PARTS or not parts[0] or not all(map(_is_number, (*parts[1:], stamp))):
-            raise InvalidIdError(f"{text[:200]!r} is no id of a request: expected what a submit gave as id")
+            raise InvalidIdError(f"{text[:200]!r} is no id of a request: use one from a submit, or its origin")
         return cls(Origin(parts[0], int(parts[1]), int(parts[2])), int(stamp))
 
 

@@ -1,1 +1,1 @@
-"""The Kafka client. No other package imports it."""
+"""Adapters for the Kafka clients. No other package imports ``confluent_kafka`` or ``kafka``."""

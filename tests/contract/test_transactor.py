@@ -242,7 +242,7 @@ def test_a_transactor_waits_for_the_broker_and_is_closed_in_time(shaky: RealScen
     given = shaky.transaction([b"x"], 1, "1")
     fresh, used, idle = shaky.transactor(), shaky.transactor("second"), shaky.transactor("third")
     for transactor in (used, idle):
-        assert transactor.commit(shaky.transaction([b"warm"], 1, "0")).committed
+        assert commit(transactor, shaky.transaction([b"warm"], 1, "0")).committed
     raised: list[ClientFatalError] = []
     thaw = freeze(shaky.broker, 2.0)
     try:

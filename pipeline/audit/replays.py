@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.audit.attribution import DEAD_LETTERED
 from pipeline.messages.dead_letters import REPLAY_HEADER
+from worker.headers import REPLAYED_FROM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,13 +22,14 @@ _PLACE = ["topic", "partition", "offset"]
 def with_plain(claims: DataFrame, requests: DataFrame | None) -> DataFrame:
     """Return the claims with facts about each answer's request.
 
-    ``plain``: it has no replay header. ``known``: its record is in the request topic. ``requests`` are the records of
-    the request topics that still exist.
+    ``plain``: it has no replay header, neither of ``pipeline replay`` nor of ``worker dlq replay``. ``known``: its
+    record is in the request topic. ``requests`` are the records of the request topics that still exist.
     """
     no = F.lit(False)  # noqa: FBT003 - a column's value
     if requests is None:
         return claims.withColumns({"plain": no, "known": no})
-    unmarked = ~F.exists(F.coalesce("headers", F.array()), lambda header: header["key"] == REPLAY_HEADER)
+    headers = F.coalesce("headers", F.array())
+    unmarked = ~F.exists(headers, lambda header: header["key"].isin(REPLAY_HEADER, REPLAYED_FROM))
     records = requests.select(
         *(F.col(column).alias(name) for name, column in zip(_ORIGIN, ("topic", "partition", "offset"), strict=True)),
         unmarked.alias("plain"),

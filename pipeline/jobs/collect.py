@@ -191,8 +191,8 @@ class _Collector:
         settings = self._settings
         options = {
             **connection(settings.kafka),
-            # By pattern, because the dead-letter topic may be created later.
-            "subscribePattern": "|".join(re.escape(name) for name in self._names),
+            # By pattern, because the dead-letter topic may be created later. Spark finds it inside other names, too.
+            "subscribePattern": f"^(?:{'|'.join(re.escape(name) for name in self._names)})$",
             "startingOffsets": "earliest" if self._starts is None else json.dumps(self._starts),
             "maxOffsetsPerTrigger": str(settings.max_offsets),
             "failOnDataLoss": str(not settings.allow_data_loss).lower(),

@@ -11,6 +11,7 @@ from pipeline.jobs import replay
 from pipeline.jobs.audit import audit
 from pipeline.jobs.collect import collect
 from pipeline.settings import ReplaySettings
+from tests.kafka.support.commands import Commands
 from tests.spark.support import tables
 from tests.spark.support.exchange import Place, Site
 
@@ -25,9 +26,8 @@ ROWS = 8
 DEAD = (1, 2, 3, 4)
 
 
-def replayed(spark: SparkSession, site: Site, requested: dict[int, Place]) -> dict[int, Place]:
-    """Replay the dead letters; where the requests stand that came so."""
-    replay.replay(spark, ReplaySettings(kafka=site.kafka, **site.common))
+def requests_after(site: Site, requested: dict[int, Place]) -> dict[int, Place]:
+    """Where the requests stand that came after these."""
     found = {}
     for record in site.records(site.requests):
         place = Place(site.requests, record.partition, record.offset)
@@ -45,7 +45,8 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
     site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in DEAD])
     site.send(site.acks, [site.dead(n, requested[n]) for n in DEAD])
-    again = replayed(spark, site, requested)
+    replay.replay(spark, ReplaySettings(kafka=site.kafka, **site.common))
+    again = requests_after(site, requested)
     assert set(again) == set(DEAD)
     site.send(site.acks, [site.answer(n, again[n]) for n in DEAD])
     # The replay is answered twice; and what died is answered twice as dead, once after the replay's answer.
@@ -60,3 +61,23 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
     listed = pq.read_table(f"{site.auditing().audit}/duplicate", columns=["request_sequence", "place"]).to_pylist()
     named = sorted((row["request_sequence"], row["place"]) for row in listed)
     assert named == [(n, place) for n in (2, 3) for place in ("first", "superseded", "surplus")]
+
+
+def test_a_replay_by_the_workers_command_is_no_duplicate(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    site = Site(broker, tmp_path)
+    tables.plan(spark, site.auditing().manifest, ROWS)
+    requested = site.send_requests(range(ROWS))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
+    site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in DEAD])
+    site.send(site.acks, [site.dead(n, requested[n]) for n in DEAD])
+    worker = Commands({**site.environment, "KAFKA_CONSUMER_GROUP_ID": "workers"})
+    assert worker("dlq", "replay", "--yes").code == 0
+    again = requests_after(site, requested)
+    assert set(again) == set(DEAD)
+    site.send(site.acks, [site.answer(n, again[n]) for n in DEAD])
+
+    collect(spark, site.collecting())
+    findings = audit(spark, site.auditing())
+    assert findings.reasons == []
+    assert (findings.counts.answered, findings.counts.replayed) == (ROWS, len(DEAD))
+    assert findings.verdict is Verdict.PROVED

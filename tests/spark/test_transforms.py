@@ -182,7 +182,13 @@ def test_what_no_replay_explains_is_surplus(spark: SparkSession, rows: list[tabl
 
 
 @pytest.mark.parametrize(
-    ("headers", "place"), [([("job", b"j")], "surplus"), ([("replay", b"1")], "first"), (None, "surplus")]
+    ("headers", "place"),
+    [
+        ([("job", b"j")], "surplus"),
+        ([("replay", b"1")], "first"),
+        ([("x-replayed-from", b"dead/0/7")], "first"),
+        (None, "surplus"),
+    ],
 )
 def test_only_a_replay_supersedes_where_the_request_can_be_seen(spark: SparkSession, headers: Any, place: str) -> None:
     """A request that was submitted twice is not taken for a replayed one."""

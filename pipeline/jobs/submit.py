@@ -54,8 +54,9 @@ def submit(spark: SparkSession, settings: SubmitSettings) -> Submitted:
     topic = Topics(settings.kafka).get(settings.kafka.request_topic)
     manifest = _planned(spark, settings)
     transfer = Transfer(settings, submit_name(settings.job, topic.id, manifest.run), cumulative=True)
-    _check_semantics(spark, settings, manifest)
-    run = _check_run(settings, manifest, topic, transfer.log)
+    begun = Submission.read(spark, settings)
+    _check_semantics(settings, manifest, begun)
+    run = _check_run(settings, manifest, topic, transfer.log, begun)
     if not settings.dry_run:
         requests = {"topic": topic.name, "id": topic.id}
         submission = Submission(run.id, settings.semantics, requests, run.topic_ids, run.ends, settings.kafka.ack_topic)
@@ -79,18 +80,25 @@ def _planned(spark: SparkSession, settings: SubmitSettings) -> Manifest:
     return manifest
 
 
-def _check_run(settings: SubmitSettings, manifest: Manifest, topic: Topic, log: ProgressLog) -> Announced:
-    """Return the announced run, or announce it. JobError if other data was submitted under this job's name."""
+def _check_run(
+    settings: SubmitSettings, manifest: Manifest, topic: Topic, log: ProgressLog, begun: Submission | None
+) -> Announced:
+    """Return the announced run, or announce it.
+
+    JobError if other data was submitted under this job's name, or if the run was ``begun`` and is announced no more.
+    """
     if settings.dry_run and Topics(settings.kafka).find(log.topic) is None:
+        _check_lost(settings, manifest, topic, log, begun)
         return Announced(manifest.run)
     if not settings.dry_run:
         create_progress_log(settings.kafka)
     known = {run.id: run for run in announced(log, settings.job, topic.id)}
+    if manifest.run not in known:  # an open transaction may hide it
+        known = {run.id: run for run in announced(log, settings.job, topic.id, all_of_them=True)}
     if manifest.run in known:  # even if other runs began after it
         return known[manifest.run]
-    before = announced(log, settings.job, topic.id, all_of_them=True)
-    known = {run.id: run for run in before}
-    foreign = [run for run in before if run.id not in manifest.replaces]
+    _check_lost(settings, manifest, topic, log, begun)
+    foreign = [run for run in known.values() if run.id not in manifest.replaces]
     if foreign and not settings.new_run:
         raise JobError(
             f"job {settings.job!r} was submitted to {topic.name} as {foreign[-1]}, and this manifest is run "
@@ -105,6 +113,21 @@ def _check_run(settings: SubmitSettings, manifest: Manifest, topic: Topic, log: 
     return run
 
 
+def _check_lost(
+    settings: SubmitSettings, manifest: Manifest, topic: Topic, log: ProgressLog, begun: Submission | None
+) -> None:
+    """Raise JobError if the run was begun, though the progress log has no record of it: all would be sent again.
+
+    A submit announces the run before it records in the lake that it begins. Earlier versions did not announce runs.
+    """
+    if begun is None or not manifest.run or begun.run != manifest.run or begun.requests.get("id") != topic.id:
+        return
+    raise JobError(
+        f"job {settings.job!r}: run {manifest.run} was submitted, and {log.topic} has lost its records, which say what "
+        "was sent: audit what there is, or submit the table under another --job"
+    )
+
+
 def _described(settings: SubmitSettings, manifest: Manifest) -> Announced:
     """Return a run that has sent nothing yet, with the earliest place of its answers, where the audit begins."""
     topics = Topics(settings.kafka)
@@ -115,9 +138,8 @@ def _described(settings: SubmitSettings, manifest: Manifest) -> Announced:
     return Announced(manifest.run, manifest.rows, manifest.created, ids, ends)
 
 
-def _check_semantics(spark: SparkSession, settings: SubmitSettings, manifest: Manifest) -> None:
+def _check_semantics(settings: SubmitSettings, manifest: Manifest, begun: Submission | None) -> None:
     """Raise JobError if the job was begun the other way: neither knows what the other has sent."""
-    begun = Submission.read(spark, settings)
     if begun is not None and begun.run == manifest.run and begun.semantics != settings.semantics:
         raise JobError(f"job {settings.job!r} was begun with --semantics {begun.semantics}: continue with that")
 

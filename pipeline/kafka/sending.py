@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pipeline.settings import KafkaSettings, ReplaySettings, SubmitSettings
 
 _RESULT = "part int, sent long, skipped long"
+_COMPACTED = "compact"
 _AT_ONCE = 8  # parts that are fenced at the same time
 _DRAWS = 64  # integers per partition: none of them falls into it with a chance of e**-64
 
@@ -56,9 +57,19 @@ def check_speculation(spark: SparkSession) -> None:
 
 
 def create_progress_log(kafka: KafkaSettings) -> None:
-    """Create the topic of the progress log if it does not exist. Raise BrokerError if that fails."""
+    """Create the topic of the progress log if it does not exist. Raise JobError if its records expire."""
     cluster = Cluster(kafka.client_properties(), kafka.connect_timeout)
-    cluster.create(kafka.progress_topic, PARTITIONS, {"cleanup.policy": "compact"})
+    cluster.create(kafka.progress_topic, PARTITIONS, {"cleanup.policy": _COMPACTED})
+    _check_kept(kafka)
+
+
+def _check_kept(kafka: KafkaSettings) -> None:
+    """Raise JobError if records of the progress log expire: what they record would be sent again."""
+    policy = Topics(kafka).cleanup_policy(kafka.progress_topic)
+    if policy not in {_COMPACTED, None}:  # None: it may not be read
+        raise JobError(
+            f"topic {kafka.progress_topic} has cleanup.policy={policy}, so it forgets what was sent: set it to compact"
+        )
 
 
 def settle(sender: Sender, parts: Iterable[int]) -> dict[int, Ranges]:
@@ -86,7 +97,10 @@ class Transfer:
 
     def known(self) -> dict[int, Ranges]:
         """Return what was sent, by part, as far as it is visible at once. Empty without a progress log."""
-        return self.log.peek() if Topics(self._settings.kafka).find(self.log.topic) else {}
+        if Topics(self._settings.kafka).find(self.log.topic) is None:
+            return {}
+        _check_kept(self._settings.kafka)
+        return self.log.peek()
 
     def begin(self, parts: Iterable[int]) -> dict[int, Ranges]:
         """End the transactions that an earlier call left open in these parts. Return what was sent, by part."""

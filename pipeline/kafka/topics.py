@@ -114,9 +114,13 @@ class Topics:
     def cleanup_policy(self, name: str) -> str | None:
         """Return the topic's ``cleanup.policy``, or None without permission to read it."""
         resource = _resource(_type.TOPIC, name)
-        try:
+
+        def request() -> str:
             future = self._client.describe_configs([resource], request_timeout=self._timeout)[resource]
             return str(future.result(self._timeout + 1)["cleanup.policy"].value)
+
+        try:
+            return retry_transient(request, self._timeout, exists=True)
         except ck.KafkaException as error:
             if error.args[0].code() in _NOT_ALLOWED:
                 return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import replace
@@ -18,14 +19,14 @@ from pipeline.exactly_once.progress_log import ProgressLog
 from pipeline.exactly_once.ranges import Ranges
 from pipeline.exactly_once.runs import submit_name
 from pipeline.exactly_once.sender import Sender
-from pipeline.exactly_once.turns import take_turn
+from pipeline.exactly_once.turns import take_turn, write_record
 from pipeline.jobs import submit
 from pipeline.kafka.sending import create_progress_log, producer_properties, task_each
 from pipeline.kafka.topics import Topics
 from pipeline.lake.schemas import MANIFEST, OUTGOING, RECORD
 from pipeline.lake.tables import local_dataframe
 from pipeline.messages.requests import Run, encode_requests, request_rows
-from tests.kafka_broker import recreate_topic
+from tests.kafka_broker import delete_topic, recreate_topic
 from tests.spark.support.requests import open_transaction, produce
 from tests.spark.support.site import JobSite
 from worker.codec import Request
@@ -279,6 +280,45 @@ def test_a_missing_topic_is_an_error_before_anything_is_done(spark: SparkSession
     kafka = type(site.kafka).load(site.environment)
     with pytest.raises(BrokerError, match="there is no topic 'no-such-topic'"):
         submit.submit(spark, site.submit(kafka=kafka, source=site.source(3)))
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_progress_log_whose_records_expire_is_refused(spark: SparkSession, site: JobSite, policy: str) -> None:
+    site.plan(spark, 20)
+    Cluster(site.kafka.client_properties()).create(site.kafka.progress_topic, 1, {"cleanup.policy": policy})
+    for settings in (site.submit(), site.submit(dry_run=True)):
+        with pytest.raises(
+            JobError, match=f"{site.requests}.submitted has cleanup.policy={policy}, .* set it to compact"
+        ):
+            submit.submit(spark, settings)
+    assert site.sent() == []
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_run_that_the_progress_log_has_lost_is_not_sent_again(
+    spark: SparkSession, site: JobSite, dry_run: bool
+) -> None:
+    site.plan(spark, 20)
+    submit.submit(spark, site.submit())
+    delete_topic(site.bootstrap, site.kafka.progress_topic)
+    with pytest.raises(JobError, match=f"run {site.run()} was submitted, and .*.submitted has lost its records"):
+        submit.submit(spark, site.submit(dry_run=dry_run))
+    assert len(site.sent()) == 20
+
+
+def test_a_run_whose_announcement_is_hidden_is_continued(spark: SparkSession, site: JobSite) -> None:
+    """An open transaction of another job hides it for a while."""
+    site.plan(spark, 20)
+    create_progress_log(site.kafka)
+    log = progress_log_of(site)
+    blocking = open_transaction(site.bootstrap, log.topic, f"blocking-{site.requests}")
+    content = {"rows": 20, "created": "", "topic_ids": {}, "ends": {}}
+    topic = Topics(site.kafka).get(site.requests)
+    write_record(log, f"submit/j/{topic.id}/run/{site.run()}".encode(), json.dumps(content).encode())
+    ending = threading.Timer(3, blocking.abort_transaction)
+    ending.start()
+    assert submit.submit(spark, site.submit()).sent == 20
+    ending.join()
 
 
 # ---------------------------------------------------------------- at least once

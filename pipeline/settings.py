@@ -41,6 +41,8 @@ class KafkaSettings(ClientSettings):
 
     group: values.Text = Field("pipeline", validation_alias="KAFKA_CONSUMER_GROUP_ID")
     """the group of the workers; not used here"""
+    shared: dict[str, str] = Field(default={}, repr=False)
+    """``--kafka-option`` for both clients, by librdkafka's names"""
     librdkafka: dict[str, str] = Field(default={}, repr=False)
     """``--kafka-option`` for librdkafka, by name"""
     java: dict[str, str] = Field(default={}, repr=False)
@@ -53,7 +55,11 @@ class KafkaSettings(ClientSettings):
     def link(self) -> Link:
         """Return the link as ``ClientSettings`` does, with the options."""
         link = super().link()
-        return replace(link, given={**link.given, **self.librdkafka})
+        return replace(link, given={**link.given, **self.shared, **self.librdkafka})
+
+    def java_given(self) -> dict[str, str]:
+        """Return the properties to translate for Kafka's Java clients, by librdkafka's names, secrets included."""
+        return {**super().link().given, **self.shared}
 
     def _misfits(self) -> Iterator[str]:
         yield from super()._misfits()

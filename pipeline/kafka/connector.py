@@ -33,7 +33,7 @@ _WRITING = {
 
 def connection(kafka: KafkaSettings) -> dict[str, str]:
     """Return the options with which Spark's connector reaches the brokers, secrets included."""
-    security = {f"kafka.{name}": value for name, value in java_properties(kafka.link().given, kafka.java).items()}
+    security = {f"kafka.{name}": value for name, value in java_properties(kafka.java_given(), kafka.java).items()}
     return {"kafka.bootstrap.servers": kafka.bootstrap, **security}
 
 

@@ -25,6 +25,28 @@ _SAME = {
     "ssl.cipher.suites": "ssl.cipher.suites",
     "client.rack": "client.rack",
 }
+# The names that ``java_properties`` understands.
+TRANSLATED = frozenset(_SAME) | {
+    "enable.ssl.certificate.verification",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "sasl.username",
+    "sasl.password",
+    "sasl.kerberos.keytab",
+    "sasl.kerberos.principal",
+    "sasl.oauthbearer.method",  # oidc, as in Java's handler
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+}
 _LOGIN = "org.apache.kafka.common.security"
 _OIDC = f"{_LOGIN}.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
 _MODULES = {

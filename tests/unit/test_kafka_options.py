@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.errors import SettingsError
 from pipeline.kafka.client_options import client_options
+from pipeline.kafka.connector import connection
 from pipeline.kafka.java_options import java_properties
 from pipeline.settings import KafkaSettings
 
@@ -24,20 +25,55 @@ IAM = [
 
 
 def test_a_property_goes_to_both_clients_or_to_the_one_that_is_named() -> None:
-    found = client_options([("client.rack", "a"), ("java.client.dns.lookup", "x"), ("librdkafka.debug", "broker")])
-    assert found.librdkafka == {"client.rack": "a", "debug": "broker"}
-    assert found.java == {"client.dns.lookup": "x"}
-    assert java_properties(found.librdkafka, found.java) == {"client.rack": "a", "client.dns.lookup": "x"}
+    given = [("client.rack", "a"), ("java.client.dns.lookup", "x"), ("librdkafka.security.protocol", "ssl")]
+    kafka = KafkaSettings.load({**KAFKA, "KAFKA_CONFIG_SASL_MECHANISM": ""}).with_options(given)
+    sent = kafka.client_properties()
+    assert (sent["client.rack"], sent["security.protocol"], "client.dns.lookup" in sent) == ("a", "ssl", False)
+    assert connection(kafka) == {
+        "kafka.bootstrap.servers": "127.0.0.1:9092",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.client.rack": "a",
+        "kafka.client.dns.lookup": "x",
+    }
 
 
-def test_what_only_java_clients_have_goes_to_these() -> None:
-    assert client_options([("ssl.truststore.type", "JKS")]).java == {"ssl.truststore.type": "JKS"}
+def test_javas_clients_may_have_another_listener() -> None:
+    kafka = KafkaSettings.load(KAFKA).with_options([*IAM, ("java.bootstrap.servers", "127.0.0.1:9098")])
+    assert connection(kafka)["kafka.bootstrap.servers"] == "127.0.0.1:9098"
+    assert kafka.client_properties()["bootstrap.servers"] == "127.0.0.1:9092"
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        (
+            "sasl.jaas.config",
+            "is a property of Java clients: set KAFKA_CONFIG_SASL_USERNAME and .*java.sasl.jaas.config",
+        ),
+        (
+            "ssl.truststore.type",
+            "is a property of Java clients: .* KAFKA_CONFIG_SSL_CA_LOCATION; .*java.ssl.truststore",
+        ),
+        ("ssl.crl.location", "does not reach Spark's client: .*librdkafka.ssl.crl.location, and .* as java.NAME"),
+        ("sasl.oauthbearer.config", "does not reach Spark's client"),
+    ],
+)
+def test_what_would_secure_only_one_client_is_refused(name: str, way_out: str) -> None:
+    with pytest.raises(SettingsError, match=f"--kafka-option {name} {way_out}"):
+        client_options([(name, "secret")])
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.ca.location", "sasl.password", "ssl.keystore.location", "librdkafka.ssl.crl.pem"]
+)
+def test_what_secures_both_clients_or_a_named_one_is_accepted(name: str) -> None:
+    client_options([(name, "x")])
 
 
 def test_a_mechanism_of_the_users_has_the_users_login_module() -> None:
     kafka = KafkaSettings.load(KAFKA).with_options(IAM)
     assert kafka.client_properties()["sasl.mechanism"] == "OAUTHBEARER", "librdkafka knows no other"
-    found = java_properties(kafka.link().given, kafka.java)
+    found = java_properties(kafka.java_given(), kafka.java)
     assert found == {"security.protocol": "SASL_SSL", **{name.removeprefix("java."): value for name, value in IAM}}
     assert "IAMLoginModule" not in repr(kafka)
 
@@ -45,7 +81,7 @@ def test_a_mechanism_of_the_users_has_the_users_login_module() -> None:
 def test_a_mechanism_without_its_login_module_is_an_error_that_says_how_to_give_one() -> None:
     kafka = KafkaSettings.load(KAFKA).with_options(IAM[:1])
     with pytest.raises(SettingsError, match=r"AWS_MSK_IAM.*java\.sasl\.jaas\.config="):
-        java_properties(kafka.link().given, kafka.java)
+        java_properties(kafka.java_given(), kafka.java)
 
 
 @pytest.mark.parametrize("name", ["isolation.level", "java.isolation.level", "java.group.id", "transactional.id"])

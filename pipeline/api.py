@@ -114,8 +114,9 @@ class Job:
         """
         return submit(self._spark, SubmitSettings(kafka=self._kafka(), **self._common, **options))
 
-    def resend_missing(self, **options: Any) -> Submitted:
-        """Send the missing requests of the last audit again. ``options`` as for ``submit``."""
+    def resend_missing(self, *, chunk: int = 10_000, rate: float | None = None, dry_run: bool = False) -> Submitted:
+        """Send the missing requests of the last audit again. The options mean the same as for ``submit``."""
+        options: dict[str, Any] = {"chunk": chunk, "rate": rate, "dry_run": dry_run}
         return resend_missing(self._spark, SubmitSettings(kafka=self._kafka(), **self._common, **options))
 
     def collect(self, *, stop: Callable[[], bool] | None = None, **options: Any) -> Collected:

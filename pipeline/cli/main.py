@@ -8,6 +8,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pipeline.cli import options
 from pipeline.cli.environment import options as from_environment
@@ -30,6 +31,10 @@ _SEPARATED = {
     "input_option": "\n",
     "kafka_option": "\n",
 }  # options that may be repeated, and what separates them in the environment
+_NOT_WITH_RESEND = {
+    *("input", "input_table", "input_format", "input_option", "id", "payload", "deadline", "parts"),
+    *("semantics", "new_run", "resume"),
+}
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -72,9 +77,9 @@ def plan(**given: Any) -> int:
 @click.option("--resend", type=click.Choice(["missing"]), help="Send only what the last audit found missing.")
 def submit(**given: Any) -> int:
     """Send the planned requests. With --input, plan first; a job that is already planned needs the same input."""
+    if given["resend"]:
+        _refuse_beside_resend()
     source = _source(given)
-    if source is not None and given["resend"]:
-        raise click.UsageError("--resend reads the requests from the manifest: leave out --input")
     return _run("submit", "SubmitSettings", kafka=_kafka(given), source=source, **given)
 
 
@@ -167,6 +172,22 @@ def compact(**given: Any) -> int:
 
 
 # ---------------------------------------------------------------- from options to settings
+
+
+def _refuse_beside_resend() -> None:
+    """Raise UsageError if an option is given that describes other requests than those of the audit."""
+    context = click.get_current_context()
+    given = [
+        parameter
+        for parameter in context.command.params
+        if parameter.name in _NOT_WITH_RESEND
+        and context.get_parameter_source(parameter.name) is not ParameterSource.DEFAULT
+        and context.params[parameter.name] != parameter.default
+    ]
+    if given:
+        # An option that is on by default is given to switch it off.
+        names = [(parameter.secondary_opts or parameter.opts)[0] for parameter in given]
+        raise click.UsageError(f"--resend takes the requests from the manifest: leave out {', '.join(names)}")
 
 
 def _run(command: str, settings: str, limit: int | None = None, **values: Any) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 from pipeline.audit.result import Verdict
 from pipeline.audit.writer import VERDICT
 from pipeline.errors import JobError
-from pipeline.jobs.submit import Submitted
+from pipeline.jobs.submit import Submitted, task_rate
 from pipeline.kafka.sending import Transfer, check_speculation
 from pipeline.kafka.topics import Topics
 from pipeline.lake.files import Files
@@ -49,7 +49,8 @@ def resend_missing(spark: SparkSession, settings: SubmitSettings) -> Submitted:
     parts = sorted(row.part for row in rows.select("part").distinct().collect())
     before = sum(map(len, transfer.begin(parts).values()))
     rows_of = functools.partial(request_rows, Run(settings.job, manifest.run), topic.name)
-    now = transfer.send(rows, rows_of, parts, title="resend", total=count)
+    rate = task_rate(spark, settings, len(parts))
+    now = transfer.send(rows, rows_of, parts, title="resend", total=count, rate=rate)
     return Submitted(manifest.run, topic.name, count, before, now - before)
 
 

@@ -156,7 +156,7 @@ def _manifest(spark: SparkSession, settings: SubmitSettings) -> DataFrame:
     return read_table(spark, settings.table("manifest"), MANIFEST)
 
 
-def _task_rate(spark: SparkSession, settings: SubmitSettings, tasks: int) -> float | None:
+def task_rate(spark: SparkSession, settings: SubmitSettings, tasks: int) -> float | None:
     """Return the rate of each of the tasks that run at the same time."""
     return settings.rate and settings.rate / max(1, min(tasks, spark.sparkContext.defaultParallelism))
 
@@ -178,7 +178,7 @@ def _exactly_once(
         rows = _manifest(spark, settings).where(F.col("part").isin(open_parts))
         table = rows.select("part", F.col("sequence").alias("number"), "sequence", "payload", "deadline")
         rows_of = functools.partial(request_rows, Run(settings.job, manifest.run), topic.name)
-        rate = _task_rate(spark, settings, len(open_parts))
+        rate = task_rate(spark, settings, len(open_parts))
         now = transfer.send(table, rows_of, open_parts, title="submit", total=manifest.rows, rate=rate)
     if now != manifest.rows:
         raise JobError(f"only {now} of {manifest.rows} requests are in {topic.name}: run the same command again")
@@ -216,7 +216,7 @@ def _at_least_once(
             "Restore it, or plan the table again under another --job"
         )
     rest = remaining(table, sent)
-    rate = _task_rate(spark, settings, rest.rdd.getNumPartitions()) if settings.rate else None
+    rate = task_rate(spark, settings, rest.rdd.getNumPartitions()) if settings.rate else None
     start = _written(kafka)
     with (
         meter(settings.progress, f"submit {settings.job}", manifest.rows) as shown,

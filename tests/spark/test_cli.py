@@ -87,7 +87,12 @@ def test_help_is_quick_and_needs_no_spark() -> None:
                 "p",
             ],
             KAFKA,
-            "leave out --input",
+            "--resend takes the requests from the manifest: leave out --input, --id, --payload",
+        ),
+        (
+            ["submit", "--job", "j", "--lake", "l", "--resend", "missing", "--new-run", "--no-resume", "--parts", "3"],
+            {**KAFKA, "PIPELINE_SEMANTICS": "at-least-once"},
+            "leave out --parts, --semantics, --new-run, --no-resume",
         ),
         (
             ["plan", "--job", "j", "--lake", "l", "--id", "i", "--payload", "p", "--input-option", "password=hunter2"],

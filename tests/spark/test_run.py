@@ -21,6 +21,8 @@ from pipeline import Job
 from pipeline.audit.result import Verdict
 from pipeline.cli import main
 from pipeline.errors import JobError, SettingsError
+from pipeline.kafka import sending
+from pipeline.kafka.sending import send_table
 from pipeline.settings import Common
 from tests.spark.support import responder
 from tests.spark.support.exchange import Place, Site
@@ -28,6 +30,7 @@ from tests.spark.support.exchange import Place, Site
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.exactly_once.sender import Sender
     from tests.kafka_broker import Broker
 
 ROWS = 60
@@ -77,7 +80,15 @@ def test_run_goes_from_a_table_to_a_proof_and_leaves_the_session_as_it_was(
     assert (again.submitted.already_sent, again.submitted.sent, again.answered) == (ROWS, 0, ROWS)
 
 
-def test_what_an_audit_misses_is_sent_again_once(spark: SparkSession, site: Site) -> None:
+def test_what_an_audit_misses_is_sent_again_once(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = []
+
+    def noting(table: Any, rows_of: Any, sender: Sender, parts: Any) -> Any:
+        rates.append(sender.rate)
+        return send_table(table, rows_of, sender, parts)
+
     job = Job(spark, site.job, site.lake, kafka=site.environment)
     job.plan(work(spark), id="id", payload="payload")
     job.submit()
@@ -90,7 +101,10 @@ def test_what_an_audit_misses_is_sent_again_once(spark: SparkSession, site: Site
     audited = job.audit()
     assert (audited.verdict, audited.counts.missing) == (Verdict.DISPROVED, 3)
     assert job.resend_missing(dry_run=True).sent == 0
-    assert job.resend_missing().sent == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(sending, "send_table", noting)
+        assert job.resend_missing(rate=100.0).sent == 3
+    assert rates == [100.0]
     assert job.resend_missing()[2:] == (3, 3, 0), "the same audit again sends nothing"
     again = [
         seen for seen in site.records(site.requests) if sent[int(seen.key[-10:])][1:] != (seen.partition, seen.offset)

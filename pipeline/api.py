@@ -35,6 +35,7 @@ from pipeline.settings import (
     format_of,
     in_catalog,
 )
+from pipeline.uris import absolute
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -77,7 +78,7 @@ class Job:
         self._spark = private_session(spark)
         self._environ = os.environ if kafka is None else kafka
         self._options = tuple((kafka_options or {}).items())
-        root = lake.rstrip("/") if ":" in lake or in_catalog(lake) else os.path.abspath(lake)  # noqa: PTH100 - keeps links
+        root = lake if in_catalog(lake) else absolute(lake)
         given = Common(job=name, lake=root, table_format=table_format, files=files, progress=progress)
         self._paths = prepared(self._spark, given)
         self._common: dict[str, Any] = asdict(self._paths)

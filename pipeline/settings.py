@@ -15,6 +15,7 @@ from pydantic import Field
 
 from pipeline.errors import SettingsError
 from pipeline.kafka.client_options import client_options
+from pipeline.uris import scheme_of
 from worker.kafka.properties import common
 from worker.settings import ClientSettings, values
 
@@ -116,7 +117,7 @@ class Common:
 
     def __post_init__(self) -> None:
         """Raise SettingsError for a format that is not safe at the place of the lake."""
-        scheme = self.lake.partition("://")[0].lower()
+        scheme = scheme_of(self.lake)
         if self.table_format == "parquet" and scheme in _NOT_ATOMIC:
             raise SettingsError(
                 f"plain Parquet is not safe on {scheme}://, which cannot rename a folder at once: "

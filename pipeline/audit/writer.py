@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import io
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ from pipeline.audit.result import LISTED
 from pipeline.lake.files import Files
 from pipeline.lake.spark_versions import to_arrow
 from pipeline.lake.tables import WRITING
+from pipeline.uris import absolute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +34,7 @@ class Output:
     """The folder of the results. While it has no ``audit.json``, an audit is running or has failed."""
 
     def __init__(self, spark: SparkSession, settings: AuditSettings) -> None:
-        out = settings.out or settings.audit
-        self.folder = out if "://" in out else str(Path(out).absolute())
+        self.folder = absolute(settings.out or settings.audit)
         self._files = Files(spark)
 
     def begin(self) -> None:

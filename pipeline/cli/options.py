@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from pipeline.uris import absolute
 from worker.core.durations import duration
 from worker.settings.masking import looks_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _CATALOG = re.compile(r"\w+\.\w+")
 _JOB = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
@@ -39,8 +38,7 @@ class Uri(click.ParamType[str]):
     name = "uri"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
-        text = str(value).rstrip("/") or "/"
-        return text if _URI.match(text) else os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - keeps links
+        return absolute(str(value))
 
 
 class Lake(Uri):

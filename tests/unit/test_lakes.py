@@ -44,6 +44,8 @@ def test_tables_of_a_catalog_have_names_and_their_files_a_folder() -> None:
     [
         ("s3a://bucket/lake", "parquet", "--table-format delta"),
         ("GS://bucket/lake", "parquet", "--table-format delta"),
+        ("s3a:/bucket/lake", "parquet", "--table-format delta"),
+        ("s3a:/bucket/lake", "iceberg", "--lake catalog.schema"),
         ("s3a://bucket/lake", "iceberg", "--lake catalog.schema"),
         ("lakehouse.jobs", "parquet", "--table-format delta or iceberg"),
     ],

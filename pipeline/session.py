@@ -20,9 +20,9 @@ from pyspark.sql.utils import is_remote
 from pipeline.errors import JobError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from pipeline.settings import TableFormat
+    from pipeline.settings import InputFormat, TableFormat
 
 ROOT = Path(__file__).parents[1]
 # The packages must match Spark: its exact version, or its release line.
@@ -67,13 +67,14 @@ _SMALL_SETTINGS = {
 _SMALL_JAVA = "-XX:TieredStopAtLevel=1"
 # An archive of Spark's loaded classes, if one was made. A JVM that cannot use it starts without it.
 CLASSES = ROOT / f".runtime/spark-classes-{pyspark.__version__}.jsa"
+_EXTENSIONS = "spark.sql.extensions"
 _FORMAT_SETTINGS: dict[str, dict[str, str]] = {
     "parquet": {},
     "delta": {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     },
-    "iceberg": {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
+    "iceberg": {_EXTENSIONS: "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"},
 }
 
 
@@ -82,12 +83,14 @@ def build_session(
     *,
     master: str | None = None,
     table_format: TableFormat = "parquet",
+    input_format: InputFormat = "parquet",
     small: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the session; the first call creates it.
 
-    Without ``master``, that of spark-submit counts, else ``local[*]``. ``small`` means that the job has few rows: a
+    It can use tables of ``table_format`` and read one of ``input_format``. Without ``master``, that of spark-submit
+    counts, else ``local[*]``. ``small`` means that the job has few rows: a
     local session then starts and plans faster. ``options`` are more Spark settings, for tests. Call it on the main
     thread, before other threads start.
     """
@@ -95,12 +98,8 @@ def build_session(
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)
-    settings = {
-        **_SETTINGS,
-        **log4j_options(),
-        **_jars(table_format),
-        **_FORMAT_SETTINGS[table_format],
-    }
+    formats = sorted({table_format, input_format} & _FORMAT_SETTINGS.keys())
+    settings = {**_SETTINGS, **log4j_options(), **_jars(*formats), **_format_settings(formats)}
     if small and _is_ours(master):
         java = [settings.get(_JAVA, ""), _SMALL_JAVA, *_archive()]
         settings |= {**_SMALL_SETTINGS, _JAVA: " ".join(filter(None, java))}
@@ -167,8 +166,15 @@ def _find_programs(master: str | None) -> None:
         os.environ["JAVA_HOME"] = str(java)
 
 
-def _jars(table_format: TableFormat) -> dict[str, str]:
-    """Return the connector and the format's packages: from the folder that scripts/setup fills, else by coordinates.
+def _format_settings(formats: Iterable[str]) -> dict[str, str]:
+    """Return the settings for tables of several formats, which may each extend Spark's SQL."""
+    found = {name: value for kind in formats for name, value in _FORMAT_SETTINGS[kind].items()}
+    extensions = [_FORMAT_SETTINGS[kind][_EXTENSIONS] for kind in formats if _FORMAT_SETTINGS[kind]]
+    return found | ({_EXTENSIONS: ",".join(extensions)} if extensions else {})
+
+
+def _jars(*formats: str) -> dict[str, str]:
+    """Return the connector and the formats' packages: from the folder that scripts/setup fills, else by coordinates.
 
     Under spark-submit they must be among its ``--packages`` or ``--jars``, because the JVM is already running.
     """
@@ -177,12 +183,16 @@ def _jars(table_format: TableFormat) -> dict[str, str]:
     jars = sorted((ROOT / ".runtime" / f"spark-jars-{pyspark.__version__}").glob("*.jar"))
     site = _site_packages()
     if not jars:
-        return {"spark.jars.packages": ",".join([_KAFKA, *_PACKAGES[table_format], *site])}
+        return {"spark.jars.packages": ",".join([_KAFKA, *_packages(formats), *site])}
     kinds = {jar: kind[1] if (kind := _FORMAT_JAR.match(jar.name)) else None for jar in jars}
-    found = {"spark.jars": ",".join(str(jar) for jar, kind in kinds.items() if kind in {None, table_format})}
-    if table_format not in {"parquet", *kinds.values()}:
-        found["spark.jars.packages"] = ",".join([*_PACKAGES[table_format], *site])
+    found = {"spark.jars": ",".join(str(jar) for jar, kind in kinds.items() if kind in {None, *formats})}
+    if absent := _packages(set(formats).difference(kinds.values())):
+        found["spark.jars.packages"] = ",".join([*absent, *site])
     return found
+
+
+def _packages(formats: Iterable[str]) -> list[str]:
+    return [package for kind in sorted(formats) for package in _PACKAGES[kind]]
 
 
 def _site_packages() -> list[str]:

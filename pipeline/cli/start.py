@@ -17,11 +17,13 @@ def run(command: str, settings: Any, limit: int | None) -> int:
     """Start a session and run a command in it. Return its exit code."""
     importing = threading.Thread(target=_import, name="imports", daemon=True)
     importing.start()
+    source = getattr(settings, "source", None)
     spark = build_session(
         f"{command} {settings.job}",
         master=settings.master,
         table_format=settings.table_format,
-        small=is_small(getattr(settings, "source", None)),
+        input_format="parquet" if source is None else source.format,
+        small=is_small(source),
     )
     importing.join()
     code: int = importlib.import_module(_COMMANDS).run(command, spark, settings, limit)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 from pyspark.sql import types as T  # noqa: N812 - its customary name
 
 from pipeline.errors import JobError
+from pipeline.lake.files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -51,7 +52,7 @@ def _found(spark: SparkSession, source: Source, names: list[str]) -> DataFrame:
     if source.format == "json":
         # As text, so that an object or a list stays as it was written.
         reader = reader.schema(T.StructType([T.StructField(name, T.StringType()) for name in dict.fromkeys(names)]))
-    return reader.option("url", source.uri).load() if source.format == "jdbc" else _load(reader, source)
+    return reader.option("url", source.uri).load() if source.format == "jdbc" else _load(spark, reader, source)
 
 
 def _by_name(spark: SparkSession, source: Source) -> DataFrame:
@@ -72,7 +73,10 @@ def _in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
         spark.catalog.dropGlobalTempView(name)
 
 
-def _load(reader: DataFrameReader, source: Source) -> DataFrame:
+def _load(spark: SparkSession, reader: DataFrameReader, source: Source) -> DataFrame:
+    # Read as Parquet, a Delta table would also have the rows that were deleted or replaced.
+    if source.format == "parquet" and Files(spark).exists(f"{source.uri}/_delta_log"):
+        raise JobError(f"{source.uri} is a Delta table: give --input-format delta")
     try:
         return reader.load(source.uri)
     except Exception as error:  # of the bridge to Java: Spark has no class for this case

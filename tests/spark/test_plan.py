@@ -206,3 +206,11 @@ def test_a_table_of_a_catalog_is_planned_by_its_name(spark: SparkSession, make: 
     assert [row["payload"] for row in rows_of(lake)] == ["p0", "p1", "p2"]
     with pytest.raises(JobError, match=r"--input-table default\.nothing cannot be read: .*TABLE_OR_VIEW_NOT_FOUND"):
         make("default.nothing", format="table", job="k")
+
+
+def test_a_delta_table_is_not_read_as_parquet(make: Any, tmp_path: Path) -> None:
+    """It would have the rows that were deleted or replaced, too."""
+    pq.write_table(pa.table({"id": [1], "payload": ["a"]}), tmp_path / "part-0.parquet")
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(JobError, match="is a Delta table: give --input-format delta"):
+        make(str(tmp_path))

@@ -102,6 +102,17 @@ def test_an_archive_of_classes_is_used_if_there_is_one(
     assert f"-XX:SharedArchiveFile='{tmp_path}/the classes.jsa'" in given["spark.driver.extraJavaOptions"]
 
 
+@pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"])
+def test_a_table_of_work_in_delta_can_be_read_beside_any_lake(given: dict[str, str], lake: Any) -> None:
+    session.build_session("job", table_format=lake, input_format="delta")
+    extensions = given["spark.sql.extensions"].split(",")
+    assert "io.delta.sql.DeltaSparkSessionExtension" in extensions
+    assert any("iceberg" in name for name in extensions) == (lake == "iceberg")
+    assert given["spark.sql.catalog.spark_catalog"] == "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    assert "delta-spark" in given["spark.jars"]
+    assert ("iceberg" in given.get("spark.jars.packages", "") + given["spark.jars"]) == (lake == "iceberg")
+
+
 def test_a_small_job_is_known_by_its_file(tmp_path: Path) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(bytes(1_000_000))

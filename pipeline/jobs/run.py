@@ -10,8 +10,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.audit.attribution import of_run
+from pyspark.sql import functions as F  # noqa: N812 - its customary name
+
+from pipeline.audit.attribution import ONE_SPACE, of_run
 from pipeline.audit.backlog import backlog
+from pipeline.audit.bitmap import words
 from pipeline.errors import AuditFailedError, BrokerError
 from pipeline.jobs.answers import AnswerTables, answers
 from pipeline.jobs.audit import audit
@@ -36,7 +39,10 @@ _WAIT = 60.0  # seconds to wait for open transactions before the audit
 
 
 class RunResult(NamedTuple):
-    """The results of the steps. ``answers`` and ``audit`` are None if the run was stopped before all answers came."""
+    """The results of the steps. ``answers`` and ``audit`` are None if the run was stopped before all answers came.
+
+    ``answered`` counts requests. If the run was stopped, or its timeout was over, it may count duplicate answers too.
+    """
 
     submitted: Submitted
     answered: int
@@ -73,19 +79,20 @@ def run(spark: SparkSession, settings: RunSettings, stop: Callable[[], bool] = l
 
 
 class _Answered:
-    """The number of answers to the run. Duplicates count, because only the audit tells them apart."""
+    """The number of answered requests of the run. Duplicate answers count, too, until it may be complete."""
 
     def __init__(self, shown: Meter, planned: int, recount: Callable[[], int]) -> None:
         self._shown = shown
         self._planned = planned
         self._recount = recount
         self.count = 0
-        self.add(None)
 
     def add(self, answers_of_run: int | None) -> None:
-        """Count more answers. None: another job has stored some, so count them in the table."""
-        self.count = self._recount() if answers_of_run is None else self.count + answers_of_run
-        self._shown.show(min(self.count, self._planned), self._planned)
+        """Count more answers. None: another job has stored some, so count the answered requests in the table."""
+        count = None if answers_of_run is None else self.count + answers_of_run
+        # Only the table tells duplicates apart. To look there for each batch would be slow.
+        self.count = self._recount() if count is None or count >= self._planned else count
+        self._shown.show(self.count, self._planned)
 
     @property
     def complete(self) -> bool:
@@ -99,14 +106,15 @@ def _follow(
     submitted: Submitted,
     stop: Callable[[], bool],
 ) -> int:
-    """Collect until there are as many answers as requests. Return the number of answers."""
+    """Collect until each request is answered. Return the number of answered requests, see ``_Answered``."""
     end = None if settings.timeout is None else time.monotonic() + settings.timeout
     collecting = CollectSettings(
         kafka=settings.kafka, available_now=False, follow=True, trigger=_TRIGGER, **{**common, "progress": "off"}
     )
     with meter(settings.progress, f"answers {settings.job}", submitted.planned) as shown:
-        recount = functools.partial(_collected, spark, collecting, submitted.run)
+        recount = functools.partial(_collected, spark, collecting, submitted.run, submitted.planned)
         answered = _Answered(shown, submitted.planned, recount)
+        answered.add(None)
 
         def over() -> bool:
             late = end is not None and time.monotonic() > end
@@ -130,7 +138,9 @@ def _collect_the_rest(spark: SparkSession, settings: AuditSettings, common: dict
             time.sleep(_TRIGGER)
 
 
-def _collected(spark: SparkSession, settings: CollectSettings, run_id: str) -> int:
-    """Return the number of answers to the run that an earlier call has collected."""
-    table = Bronze(spark, settings).read()
-    return table.where(of_run(settings.job, run_id)).count()
+def _collected(spark: SparkSession, settings: CollectSettings, run_id: str, planned: int) -> int:
+    """Return the number of the run's requests whose answers are in the table."""
+    found = Bronze(spark, settings).read().where(of_run(settings.job, run_id) & (F.col("request_sequence") < planned))
+    numbered = found.select(F.lit(ONE_SPACE).alias("space"), F.col("request_sequence").cast("long").alias("number"))
+    counted = words(numbered).agg(F.sum(F.bit_count("bits")).alias("requests")).collect()
+    return counted[0].requests or 0

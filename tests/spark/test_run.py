@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import io
+import itertools
 import json
 import os
 import re
@@ -114,6 +115,31 @@ def test_what_an_audit_misses_is_sent_again_once(
     site.send(site.acks, answers)
     job.collect()
     assert job.audit().verdict is Verdict.PROVED
+
+
+def submitted(spark: SparkSession, site: Site, rows: int) -> tuple[Job, dict[int, Place]]:
+    """Return a job whose requests are in the topic, and their places."""
+    job = Job(spark, site.job, site.lake, kafka=site.environment)
+    job.plan(work(spark, rows), id="id", payload="payload")
+    job.submit()
+    sent = {int(seen.key[-10:]): Place(site.requests, *seen[:2]) for seen in site.records(site.requests)}
+    return job, sent
+
+
+def test_a_run_follows_until_each_request_is_answered_whatever_comes_twice(spark: SparkSession, site: Site) -> None:
+    job, sent = submitted(spark, site, 3)
+    site.send(site.acks, [site.answer(n, sent[n]) for n in (0, 1, 1)])
+    job.collect()
+    looks = itertools.count(1)
+
+    def stop() -> bool:
+        if next(looks) == 3:  # it follows, although there are as many answers as requests
+            site.send(site.acks, [site.answer(2, sent[2])])
+        return False
+
+    result = job.run(stop=stop)
+    assert result.audit is not None
+    assert (result.audit.counts.missing, result.audit.counts.duplicate) == (0, 1)
 
 
 def test_the_example_of_the_documentation_runs(

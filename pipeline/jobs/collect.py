@@ -54,14 +54,17 @@ def collect(
 ) -> Collected:
     """Collect the available records, or follow the topics until ``stop()`` is true.
 
-    ``answered`` is called on Spark's thread with the number of answers to the job's ``run`` in each batch, or with None
-    if another job has already stored some of them.
+    ``answered`` is called with None before the start, when the answers in the table can be counted: what other jobs
+    store from then on, the stream reads. Then it is called on Spark's thread with the number of answers to the job's
+    ``run`` in each batch, or with None if another job has already stored some of them.
 
     Raise JobError if records were deleted before they were collected, or a topic was recreated.
     """
     collector = _Collector(spark, settings, answered, run)
     collector.prepare()
-    complete = collector.collect(stop)
+    if answered is not None:
+        answered(None)
+    complete = not stop() and collector.collect(stop)
     return Collected(collector.rows, collector.undecodable, collector.batches, collector.query, complete)
 
 

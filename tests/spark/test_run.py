@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from pipeline import Job
 from pipeline.audit.result import Verdict
 from pipeline.cli import main
 from pipeline.errors import JobError, SettingsError
+from pipeline.jobs.collect import Collected, collect
 from pipeline.kafka import sending
 from pipeline.kafka.sending import send_table
 from pipeline.settings import Common
@@ -140,6 +142,24 @@ def test_a_run_follows_until_each_request_is_answered_whatever_comes_twice(spark
     result = job.run(stop=stop)
     assert result.audit is not None
     assert (result.audit.counts.missing, result.audit.counts.duplicate) == (0, 1)
+
+
+def test_a_run_counts_what_another_job_stores_before_the_stream_starts(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, sent = submitted(spark, site, 3)
+    site.send(site.acks, [site.answer(n, sent[n]) for n in range(3)])
+    others = [replace(site.collecting(), job="other")]
+
+    def collect_second(*given: Any) -> Collected:
+        while others:
+            collect(spark, others.pop())
+        return collect(*given)
+
+    monkeypatch.setattr("pipeline.jobs.run.collect", collect_second)
+    looks = itertools.count(1)
+    result = job.run(stop=lambda: next(looks) > 200)  # two looks in 0.2 s
+    assert (result.audit and result.audit.verdict, result.answered) == (Verdict.PROVED, 3)
 
 
 def test_the_example_of_the_documentation_runs(

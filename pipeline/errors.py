@@ -8,13 +8,28 @@ from typing import Any
 
 from worker.errors import BrokerError, SettingsError, WorkerError
 
-__all__ = ["AuditFailedError", "BrokerError", "JobError", "SettingsError", "WorkerError", "format_error"]
+__all__ = [
+    "AuditFailedError",
+    "BrokerError",
+    "JobError",
+    "SettingsError",
+    "WorkerError",
+    "format_error",
+    "is_unreachable",
+]
 
 _CUT_OFF = (ConnectionRefusedError, ConnectionResetError)  # py4j raises these when the JVM has ended
 _ABORTED = "Job aborted due to stage failure"
 _LONGEST = 500  # characters of a message from Spark
 # The last line of a Python trace from one of Spark's tasks: a class of this project, and its message.
 _IN_TASK = re.compile(r"^(?:pipeline|worker)\.errors\.\w+: (.+)$", re.MULTILINE)
+# How this project's code in a task, Kafka's Java client and Spark's connector say that no broker answers.
+_UNREACHABLE = re.compile(
+    r"^worker\.errors\.BrokerError: "
+    r"|\borg\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network|BrokerNotAvailable)Exception\b"
+    r"|\bCannot fetch record for offset \d+ in \d+ milliseconds",
+    re.MULTILINE,
+)
 _PYTHON = re.compile(r"^(\w[\w.]*(?:Error|Exception)\b.*)$", re.MULTILINE)
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
 _STATE = re.compile(r" SQLSTATE: \w+\s*$")
@@ -44,7 +59,25 @@ def format_error(error: Exception) -> list[str] | None:
     return None
 
 
-def _is(error: Exception, module: str, name: str) -> bool:
+def is_unreachable(error: BaseException) -> bool:
+    """Return whether Kafka or a topic cannot be reached, even if only Spark has noticed it, or one of its tasks."""
+    if _is(error, "pyspark.errors", "PySparkException"):
+        return _says_unreachable(str(error), getattr(error, "_origin", None))
+    if _is(error, "py4j.protocol", "Py4JJavaError"):
+        java: Any = error
+        return _says_unreachable(str(java.java_exception.toString()), java.java_exception)
+    return isinstance(error, BrokerError)
+
+
+def _says_unreachable(text: str, origin: Any | None) -> bool:
+    texts = [text]
+    while origin is not None:
+        texts.append(str(origin.toString()))
+        origin = origin.getCause()
+    return any(map(_UNREACHABLE.search, texts))
+
+
+def _is(error: BaseException, module: str, name: str) -> bool:
     """Return whether the error is of that class, without importing the class."""
     kind = getattr(sys.modules.get(module), name, None)
     return kind is not None and isinstance(error, kind)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from pipeline.cli import options
 from pipeline.cli.environment import options as from_environment
 from pipeline.cli.exit_codes import ExitCode
-from pipeline.errors import AuditFailedError, BrokerError, SettingsError, format_error
+from pipeline.errors import AuditFailedError, SettingsError, format_error, is_unreachable
 
 if TYPE_CHECKING:
     from pipeline.settings import KafkaSettings, Source
@@ -200,9 +200,11 @@ def _judging(judge: Any) -> int:
     """Return the exit code of an audit. An unexpected error is no verdict, so it gets a separate exit code."""
     try:
         return int(judge())
-    except (SettingsError, BrokerError, click.ClickException):
+    except (SettingsError, click.ClickException):
         raise
-    except Exception as error:  # noqa: BLE001 - any error is reported
+    except Exception as error:
+        if is_unreachable(error):
+            raise
         return _audit_failed(error)
 
 
@@ -277,7 +279,7 @@ def run() -> int:
 def _code_of(error: Exception) -> int:
     if isinstance(error, SettingsError):
         return ExitCode.USAGE
-    return ExitCode.UNREACHABLE if isinstance(error, BrokerError) else ExitCode.FAILED
+    return ExitCode.UNREACHABLE if is_unreachable(error) else ExitCode.FAILED
 
 
 def _echo(error: Exception) -> bool:

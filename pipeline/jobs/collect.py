@@ -12,7 +12,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.audit.attribution import of_run
-from pipeline.errors import BrokerError, JobError
+from pipeline.errors import BrokerError, JobError, WorkerError, format_error, is_unreachable
 from pipeline.kafka import data_loss
 from pipeline.kafka.connector import connection
 from pipeline.kafka.records import decode_records
@@ -278,10 +278,13 @@ def _starts(topics: dict[str, Topic], positions: Positions) -> Positions:
     }
 
 
-def _explained(error: PySparkException) -> JobError:
-    """Return an error with the line of the stream's error that matters."""
+def _explained(error: PySparkException) -> WorkerError:
+    """Return an error with the line of the stream's error that matters: BrokerError if no broker has answered."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = next((line for line in lines if _LOSS.search(line)), None) or next(
-        (line for line in lines if "recreated" in line), lines[0] if lines else type(error).__name__
+    known = next((line for line in lines if _LOSS.search(line)), None) or next(
+        (line for line in lines if "recreated" in line), None
     )
+    if known is None and is_unreachable(error):
+        return BrokerError(f"collecting has stopped: {' '.join(format_error(error) or lines)}")
+    telling = known or (lines[0] if lines else type(error).__name__)
     return JobError(f"collecting has stopped: {telling[:500]}")

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its customary name
 from pipeline.audit.attribution import ONE_SPACE, of_run
 from pipeline.audit.backlog import backlog
 from pipeline.audit.bitmap import words
-from pipeline.errors import AuditFailedError, BrokerError
+from pipeline.errors import AuditFailedError, is_unreachable
 from pipeline.jobs.answers import AnswerTables, answers
 from pipeline.jobs.audit import audit
 from pipeline.jobs.collect import collect
@@ -71,9 +71,9 @@ def run(spark: SparkSession, settings: RunSettings, stop: Callable[[], bool] = l
         tables = pool.submit(answers, spark, AnswersSettings(kafka=settings.kafka, **common))
         try:
             audited = audit(spark, judging)
-        except BrokerError:
-            raise
         except Exception as error:
+            if is_unreachable(error):
+                raise
             raise AuditFailedError from error
     return RunResult(submitted, answered, tables.result(), audited)
 

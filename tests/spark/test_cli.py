@@ -17,7 +17,7 @@ from pipeline.errors import AuditFailedError, BrokerError, JobError, SettingsErr
 from pipeline.settings import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -198,6 +198,21 @@ def test_a_broker_out_of_reach_is_one_line(spark: SparkSession, run: Any) -> Non
     assert code == 4
     assert lines[-1].startswith("pipeline: looking up topic r failed at Kafka 127.0.0.1:1")
     assert "Traceback" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize("command", ["submit", "audit"])
+def test_a_broker_out_of_reach_of_a_task_has_the_same_code(
+    spark: SparkSession, run: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def sending(_batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        raise BrokerError("part 3 cannot be sent")
+
+    def job(*_given: Any, **_settings: Any) -> int:
+        spark.range(1).mapInArrow(sending, "id long").collect()
+        return 0
+
+    monkeypatch.setattr(main, "_run", job)
+    assert run(command, "--job", "j", "--lake", "lake", **KAFKA) == (4, ["pipeline: part 3 cannot be sent"])
 
 
 def test_options_come_from_the_environment(spark: SparkSession, run: Any, tmp_path: Path) -> None:

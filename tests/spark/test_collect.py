@@ -218,6 +218,16 @@ def test_without_an_ack_topic_there_is_a_clear_line(spark: SparkSession, site: S
         collect(spark, type(settings)(kafka=kafka, **{**site.common, "available_now": True, "follow": False}))
 
 
+def test_brokers_that_do_not_answer_the_stream_cannot_be_reached(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1500"}
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", **quick}
+    monkeypatch.setattr("pipeline.jobs.collect.connection", lambda _kafka: nowhere)
+    with pytest.raises(BrokerError, match=r"collecting has stopped: .*Timed out waiting for a node assignment"):
+        collect(spark, site.collecting())
+
+
 def test_the_day_of_a_record_is_that_of_its_timestamp(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests([0])
     site.send(site.acks, [site.answer(0, requested[0])])

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline.kafka.topics import Topics
+from pipeline.lake.bronze import before
 from pipeline.lake.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from pipeline.kafka.topics import Undecided
     from pipeline.lake.bronze import Bronze
     from pipeline.settings import AuditSettings
@@ -64,6 +67,21 @@ def collected_ends(settings: AuditSettings, bronze: Bronze) -> dict[str, dict[in
             known = ends.setdefault(topic, {})
             known.update({p: max(offset, known.get(p, 0)) for p, offset in positions.items()})
     return ends
+
+
+def read_up_to(bronze: Bronze, ends: dict[str, dict[int, int]]) -> DataFrame:
+    """Return the job's records before ``ends``, where the table ended when the backlog was looked up.
+
+    A ``collect`` may add records during an audit. Without their requests, or their dead letters, they would mislead it.
+    """
+    table = bronze.read()
+    grown = any(
+        end > ends.get(topic, {}).get(partition, 0)
+        for topic, offsets in bronze.ends().items()
+        for partition, end in offsets.items()
+    )
+    # The condition looks at each row, and usually nothing was added.
+    return table.where(before(ends)) if grown else table
 
 
 def _placed(topic: str, records: dict[int, Undecided]) -> dict[str, Undecided]:

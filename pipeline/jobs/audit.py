@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
 
 from pipeline.audit import attribution, chain, evidence, exceptions, ordering, workload
-from pipeline.audit.backlog import awaited
+from pipeline.audit.backlog import awaited, read_up_to
 from pipeline.audit.durations import step_of
 from pipeline.audit.expected import expected_requests, other_jobs, sent_records
 from pipeline.audit.facts import gather
@@ -75,7 +75,7 @@ def examine(
     result = AuditResult(job=settings.job, requests_from=requests.source, counts=Counts(), run=requests.run)
     _record_backlog(result, backlog, bronze)
     set_shuffle_partitions(requests.numbers.sparkSession, requests.rows)
-    stored, others = bronze.read(), other_jobs(bronze.files, settings)
+    stored, others = read_up_to(bronze, backlog.ends), other_jobs(bronze.files, settings)
     if others:
         result.counts.of_other_jobs = attribution.of_other_jobs(stored, others, requests.topics).count()
     if requests.other_runs:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.audit.facts import gather
 from pipeline.audit.result import Verdict
 from pipeline.errors import JobError
 from pipeline.jobs.audit import audit
@@ -20,6 +22,7 @@ from tests.spark.support.exchange import Record, Site
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipeline.audit.evidence import Evidence
     from tests.kafka_broker import Broker
 
 ROWS = 200
@@ -208,6 +211,28 @@ def test_other_jobs_of_the_lake_are_their_own_business(spark: SparkSession, site
     collect(spark, site.collecting())
     findings = audit(spark, site.auditing())
     assert (findings.verdict, findings.counts.of_other_jobs, findings.counts.unexpected) == (Verdict.PROVED, 1, 0)
+
+
+def test_what_is_collected_during_an_audit_is_left_to_the_next(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The requests are read before the answers, so without a manifest new answers would seem to answer none."""
+    sent = site.send_requests(range(3))
+    site.send(site.acks, [site.answer(n, sent[n]) for n in range(3)])
+    collect(spark, site.collecting())
+
+    def gather_late(*given: Any) -> list[Evidence]:
+        new = site.send_requests([3])
+        site.send(site.acks, [site.answer(3, new[3]), site.answer(0, sent[0])])
+        collect(spark, replace(site.collecting(), job="other"))
+        return gather(*given)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("pipeline.jobs.audit.gather", gather_late)
+        counts = audit(spark, site.auditing()).counts
+    assert (counts.answered, counts.duplicate, counts.unexpected, counts.uncollected) == (3, 0, 0, 0)
+    counts = audit(spark, site.auditing()).counts
+    assert (counts.answered, counts.duplicate, counts.unexpected) == (3, 1, 0)
 
 
 def test_waiting_ends_when_the_transaction_does(spark: SparkSession, site: Site) -> None:

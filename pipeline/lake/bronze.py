@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PLACE = ["topic", "partition", "offset"]  # identifies a record
 _BEGINS = "_begins.json"
+_FACTS = ".json"  # ending of the name of a query's facts
 _GONE = ("FILE_NOT_EXIST", "FileNotFoundException", "PATH_NOT_FOUND", "does not exist")
 _TRIES = 5
 
@@ -55,12 +56,13 @@ class Bronze:
 
     def queries(self) -> dict[str, dict[str, Any]]:
         """Return the recorded facts of each query of a checkpoint."""
-        found = self.files.entries(f"{self.path}/_queries")
-        return {entry.name.removesuffix(".json"): self.files.read_json(entry.uri) for entry in found}
+        # A killed writer may have left a draft beside them (Files.write_bytes).
+        found = [entry for entry in self.files.entries(f"{self.path}/_queries") if entry.name.endswith(_FACTS)]
+        return {entry.name.removesuffix(_FACTS): self.files.read_json(entry.uri) for entry in found}
 
     def record_query(self, query: str, facts: dict[str, Any]) -> None:
         """Record the facts of a query."""
-        self.files.write_json(f"{self.path}/_queries/{query}.json", facts)
+        self.files.write_json(f"{self.path}/_queries/{query}{_FACTS}", facts)
 
     def covered(self, query: str | None = None) -> Positions:
         """Return, by partition, the offset up to which other queries have stored everything, markers included.

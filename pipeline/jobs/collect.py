@@ -36,7 +36,10 @@ _LOSS = re.compile(r"some data may have been (?:lost|missed)|are gone|has been d
 
 
 class Collected(NamedTuple):
-    """The result of ``collect``. ``complete`` means that it reached the end of the available records."""
+    """The result of ``collect``. ``complete`` means that it reached the end of the available records.
+
+    ``rows`` and ``undecodable`` count the records that this call has stored.
+    """
 
     rows: int
     undecodable: int
@@ -56,7 +59,7 @@ def collect(
 
     ``answered`` is called with None before the start, when the answers in the table can be counted: what other jobs
     store from then on, the stream reads. Then it is called on Spark's thread with the number of answers to the job's
-    ``run`` in each batch, or with None if another job has already stored some of them.
+    ``run`` in each batch, or with None if another job, or a call that was killed, has already stored some of them.
 
     Raise JobError if records were deleted before they were collected, or a topic was recreated.
     """
@@ -224,14 +227,17 @@ class _Collector:
             F.count_if(F.col("decode_error").isNotNull()).alias("undecodable"),
             F.count_if(of_run(self._settings.job, self._run_id)).alias("answered"),
         )
-        self._bronze.write(observed, self.query, batch)
+        written = self._bronze.write(observed, self.query, batch)
         self._ends = ends
         self._record()
-        self.rows += stored.get["rows"]
-        self.undecodable += stored.get["undecodable"]
         self.batches += 1
+        answered = None
+        if written:
+            self.rows += stored.get["rows"]
+            self.undecodable += stored.get["undecodable"]
+            answered = stored.get["answered"] if stored.get["rows"] == read.get["rows"] else None
         if self._answered is not None:
-            self._answered(stored.get["answered"] if stored.get["rows"] == read.get["rows"] else None)
+            self._answered(answered)
 
     def _records(self, ends: Positions) -> int:
         """Return how many records a batch with these ends has at most. Transaction markers count."""

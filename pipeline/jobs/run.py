@@ -88,7 +88,7 @@ class _Answered:
         self.count = 0
 
     def add(self, answers_of_run: int | None) -> None:
-        """Count more answers. None: another job has stored some, so count the answered requests in the table."""
+        """Count more answers. None: another job or call has stored some, so count the answered requests."""
         count = None if answers_of_run is None else self.count + answers_of_run
         # Only the table tells duplicates apart. To look there for each batch would be slow.
         self.count = self._recount() if count is None or count >= self._planned else count

@@ -126,9 +126,12 @@ class Bronze:
         ends: Positions = self._store.ends()
         return ends
 
-    def write(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Write a batch. A repeated batch is stored only once."""
-        self._store.write(rows, query, batch)
+    def write(self, rows: DataFrame, query: str, batch: int) -> bool:
+        """Write a batch. Return False, and leave the table as it is, if an earlier attempt has stored it.
+
+        Observations of ``rows`` then never get a value.
+        """
+        return bool(self._store.write(rows, query, batch))
 
 
 def _ack_topic(spark: SparkSession, common: Common) -> str:

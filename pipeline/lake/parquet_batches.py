@@ -1,7 +1,8 @@
 """Bronze as plain Parquet on a local disk or HDFS. Each batch is a folder.
 
-The folder is ``query=<id>/batch=<number>``, and a repeated batch overwrites it. The id is that of a checkpoint's query,
-so two checkpoints never write to the same folder. Compaction adds further queries, each with a list of the folders
+The folder is ``query=<id>/batch=<number>``. A repeated batch replaces it only if it is incomplete: readers may use a
+complete one, and Kafka may have deleted its records. The id is that of a checkpoint's query, so two checkpoints never
+write to the same folder. Compaction adds further queries, each with a list of the folders
 that it replaces. An empty file ``_rows-<number>`` says how many rows a folder has, because Spark ignores files that
 are missing from it or empty.
 """
@@ -103,12 +104,25 @@ class ParquetBatches:
             self._seen.update(new)
         return self._ends
 
-    def write(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Write a batch in place of an earlier attempt at it."""
+    def write(self, rows: DataFrame, query: str, batch: int) -> bool:
+        """Write a batch in place of an incomplete attempt at it. Return False if it is complete already."""
         folder, counted = f"{self.path}/query={query}/batch={batch}", Observation()
+        if self._is_whole(folder):
+            return False
         observed = rows.observe(counted, F.count(F.lit(1)).alias("rows"))
         observed.write.options(**WRITING).mode("overwrite").parquet(folder)
         self.record_rows(folder, counted.get["rows"])
+        return True
+
+    def _is_whole(self, folder: str) -> bool:
+        """Return whether a folder has all its rows. Record their number if its writer was killed before it did."""
+        if not self.files.exists(f"{folder}/{_DONE}"):
+            return False
+        rows = self._read([folder]).count()
+        known = [_recorded(uri)[1] for uri in self.files.glob(f"{folder}/{_ROWS}*")]
+        if not known:
+            self.record_rows(folder, rows)
+        return [rows] == known or not known  # a power failure may have emptied its files
 
     def record_rows(self, folder: str, rows: int) -> None:
         """Record how many rows a new folder has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - its customary name
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pipeline.settings import Table
 
 _BY_DAY = "date"  # partition column of the table
+_COMMITS = 20  # of a Delta table, among which a commit that was just made is looked for
 _QUERY, _BATCH = "pipeline-query", "pipeline-batch"  # properties of an Iceberg snapshot
 
 
@@ -52,15 +54,18 @@ class VersionedTable:
             self._read = (version, ends_of(self.rows()))
         return self._read[1]
 
-    def write(self, rows: DataFrame, query: str, batch: int) -> None:
-        """Append a batch, unless it was appended before."""
+    def write(self, rows: DataFrame, query: str, batch: int) -> bool:
+        """Append a batch. Return False if it was appended before."""
         if self._table.format == "delta":
-            self._append_delta(rows, query, batch)
-        elif not table_exists(self._spark, self._table):
+            return self._append_delta(rows, query, batch)
+        if not table_exists(self._spark, self._table):
             marked = _marked(rows.writeTo(self._table.name).using("iceberg"), query, batch)
             marked.options(**ICEBERG_WRITING).partitionedBy(F.col(_BY_DAY)).create()
-        elif not self._has(query, batch):
+        elif self._has(query, batch):
+            return False
+        else:
             _marked(rows.writeTo(self._table.name), query, batch).options(**ICEBERG_WRITING).append()
+        return True
 
     def compact(self, before: dt.date) -> None:
         """Merge the days before ``before`` into few files, with the means of the format."""
@@ -75,15 +80,21 @@ class VersionedTable:
         where = f" WHERE {condition}" if _BY_DAY in detail["partitionColumns"] else ""
         self._spark.sql(f"OPTIMIZE {self._name}{where}")
 
-    def _append_delta(self, rows: DataFrame, query: str, batch: int) -> None:
+    def _append_delta(self, rows: DataFrame, query: str, batch: int) -> bool:
+        attempt = uuid.uuid4().hex
         writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
         writer = writer.option("txnAppId", query).option("txnVersion", batch)
+        writer = writer.option("userMetadata", attempt)
         if not table_exists(self._spark, self._table):
             writer = writer.partitionBy(_BY_DAY)
         if self._table.in_catalog:
             writer.saveAsTable(self._table.name)
         else:
             writer.save(self._table.name)
+        # Delta does not say whether it has left out a batch that it knows. If more commits than these have followed
+        # this one, it counts as left out, which only makes the caller count the table again.
+        newest = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_COMMITS}")
+        return not newest.where(F.col("userMetadata") == attempt).isEmpty()
 
     def _has(self, query: str, batch: int) -> bool:
         """Return whether a snapshot holds this batch. Only a checkpoint's newest batch is ever repeated."""

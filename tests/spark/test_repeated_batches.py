@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipeline.jobs.collect import collect
 from pipeline.lake.bronze import Bronze
 from pipeline.lake.submission import Submission
 from pipeline.settings import Common
 from tests.spark.support import tables
+from tests.spark.support.exchange import Site
 from tests.spark.support.tables import answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.kafka_broker import Broker
 
 QUERY = "0f3e"
 
@@ -29,8 +33,48 @@ def bronze(spark: SparkSession, tmp_path: Path) -> Bronze:
     return bronze
 
 
+@pytest.fixture
+def site(broker: Broker, tmp_path: Path) -> Site:
+    return Site(broker, tmp_path)
+
+
 def write(spark: SparkSession, bronze: Bronze, rows: int = 10) -> None:
     bronze.write(tables.bronze(spark, [answer(number) for number in range(rows)]), QUERY, 0)
+
+
+def folder(bronze: Bronze) -> Path:
+    return Path(bronze.path, f"query={QUERY}", "batch=0")
+
+
+def recorded(bronze: Bronze) -> list[str]:
+    return [file.name for file in folder(bronze).glob("_rows-*")]
+
+
+def test_a_complete_batch_is_not_written_again(spark: SparkSession, bronze: Bronze) -> None:
+    before = sorted(folder(bronze).iterdir())
+    write(spark, bronze)
+    assert sorted(folder(bronze).iterdir()) == before, "its files are those of the first attempt"
+
+
+def test_a_batch_without_a_count_gets_one(spark: SparkSession, bronze: Bronze) -> None:
+    """As if its writer was killed before it recorded the count."""
+    (folder(bronze) / "_rows-10").unlink()
+    before = sorted(folder(bronze).glob("*.parquet"))
+    write(spark, bronze)
+    assert recorded(bronze) == ["_rows-10"]
+    assert sorted(folder(bronze).glob("*.parquet")) == before
+    assert bronze.lost_rows() == 0
+
+
+def test_a_torn_or_damaged_batch_is_written_again(spark: SparkSession, bronze: Bronze) -> None:
+    (folder(bronze) / "_SUCCESS").unlink()
+    write(spark, bronze, rows=12)
+    assert (bronze.stored().count(), recorded(bronze)) == (12, ["_rows-12"])
+    for file in folder(bronze).glob("*.parquet"):  # as after a power failure
+        file.with_name(f".{file.name}.crc").unlink()
+        file.write_bytes(b"")
+    write(spark, bronze, rows=12)
+    assert (bronze.stored().count(), recorded(bronze)) == (12, ["_rows-12"])
 
 
 def test_the_draft_of_a_killed_writer_is_no_query(bronze: Bronze) -> None:
@@ -38,3 +82,32 @@ def test_the_draft_of_a_killed_writer_is_no_query(bronze: Bronze) -> None:
     bronze.record_query(QUERY, facts)
     Path(bronze.path, "_queries", "_3b1c").write_text('{"begun": "20')
     assert bronze.queries() == {QUERY: facts}
+
+
+def answered(site: Site, begin: int, end: int) -> None:
+    requested = site.send_requests(range(begin, end))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(begin, end)])
+
+
+def uncommit(site: Site) -> None:
+    """Remove the newest commit of the checkpoint, as if its process was killed just before it."""
+    commits = Path(site.lake, "checkpoints", f"job={site.job}", "commits")
+    newest = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
+    for file in (commits / str(newest), commits / f".{newest}.crc"):
+        file.unlink(missing_ok=True)
+
+
+@pytest.mark.timeout(120)
+def test_after_a_kill_before_the_commit_nothing_is_stored_again(spark: SparkSession, site: Site) -> None:
+    answered(site, 0, 20)
+    collect(spark, site.collecting())
+    bronze = Bronze(spark, site.collecting())
+    before = sorted(Path(bronze.path).rglob("*.parquet"))
+    uncommit(site)
+    answered(site, 20, 30)
+    counted: list[int | None] = []
+    again = collect(spark, site.collecting(), answered=counted.append)
+    assert (again.complete, again.rows, again.batches) == (True, 10, 2)
+    assert counted == [None, 10], "the answers that were there before must be counted in the table"
+    assert set(before) < set(Path(bronze.path).rglob("*.parquet"))
+    assert bronze.stored().count() == 30

@@ -1,7 +1,7 @@
 """Batches of a Delta or Iceberg bronze, some of them repeated, and a compaction, in a separate process.
 
-``python -m tests.spark.support.repeated_batches FORMAT LAKE``. It prints one line of JSON: the offsets, their end, and
-the number of files before and after the compaction.
+``python -m tests.spark.support.repeated_batches FORMAT LAKE``. It prints one line of JSON: which calls have written,
+the offsets, their end, and the number of files before and after the compaction.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ def main(table_format: TableFormat, lake: str) -> None:
     settings = prepared(spark, given)
     Submission("", "exactly-once", ack_topic=tables.ACKS).write(spark, settings)
 
-    def write(batch: int) -> None:
+    def write(batch: int) -> bool:
         rows = [answer(ROWS * batch + number) for number in range(ROWS)]
-        Bronze(spark, settings).write(tables.bronze(spark, rows), QUERY, batch)
+        return Bronze(spark, settings).write(tables.bronze(spark, rows), QUERY, batch)
 
     def files() -> int:
         return Bronze(spark, settings).read().select(F.input_file_name()).distinct().count()
 
-    for batch in (0, 0, 1, 2, 2, 3, 4, 5):
-        write(batch)
+    written = [write(batch) for batch in (0, 0, 1, 2, 2, 3, 4, 5)]
     many = files()
     compact(spark, settings)
-    write(5)
+    written.append(write(5))
     bronze = Bronze(spark, settings)
     offsets = sorted(row.offset for row in bronze.read().select("offset").collect())
-    sys.stdout.write(json.dumps({"offsets": offsets, "ends": bronze.ends(), "files": [many, files()]}) + "\n")
+    found = {"written": written, "offsets": offsets, "ends": bronze.ends(), "files": [many, files()]}
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -81,14 +81,21 @@ def of_manifest(facts: ManifestFacts) -> Evidence:
     return Evidence(name, State.OK, f"{facts.rows:,} rows as planned{digest}")
 
 
-def of_bronze(lost: int | None) -> Evidence:
-    """Check that bronze has all rows that were collected. ``lost`` is None if their number was not recorded."""
+def of_bronze(lost: int | None, batches: int = 0) -> Evidence:
+    """Check that bronze has all rows that were collected. ``lost`` is None if their number was not recorded.
+
+    ``batches`` is how many batches have lost their folder, with the record of their rows.
+    """
     name = "bronze has all rows that were collected"
+    restore = "restore its files from a backup, or collect into another lake"
+    if batches:
+        detail = f"bronze lacks {batches:,} of the batches that were collected: their folders are missing"
+        return Evidence(name, State.FAILED, detail, restore)
     if lost is None:
         return Evidence(name, State.NOT_CHECKED, "the number of rows was not recorded")
     if lost:
         detail = f"bronze has {lost:,} rows fewer than were collected: files are missing or empty"
-        return Evidence(name, State.FAILED, detail, "restore its files from a backup, or collect into another lake")
+        return Evidence(name, State.FAILED, detail, restore)
     return Evidence(name, State.OK, "as many as recorded")
 
 

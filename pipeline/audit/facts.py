@@ -27,8 +27,9 @@ def gather(
     """Return all evidence that does not depend on the answers. ``ends`` is where the table ends."""
     topics = Topics(settings.kafka)
     found: list[Evidence] = []
-    if bronze.parquet is not None and bronze.exists():
-        found.append(evidence.of_bronze(bronze.lost_rows()))
+    lost = bronze.lost_batches()
+    if bronze.parquet is not None and (bronze.exists() or lost):
+        found.append(evidence.of_bronze(bronze.lost_rows(), lost))
     if requests.by_manifest:
         found.append(evidence.of_manifest(_manifest(spark, settings)))
     else:

@@ -87,6 +87,7 @@ class _Collector:
         self._lost: list[str] = []
         self._recorded = False
         self._ends: Positions = {}
+        self._stored = 0  # batches, of this call or earlier ones
         self._starts: Positions | None = None
         self.query = self._checkpoint.query_id()
         self.rows = self.undecodable = self.batches = 0
@@ -229,6 +230,7 @@ class _Collector:
         )
         written = self._bronze.write(observed, self.query, batch)
         self._ends = ends
+        self._stored = batch + 1
         self._record()
         self.batches += 1
         answered = None
@@ -271,6 +273,7 @@ class _Collector:
                 "allow_data_loss": self._settings.allow_data_loss or known.get("allow_data_loss", False),
                 "lost": self._lost,
                 "ends": self._ends or known.get("ends", {}),
+                "batches": self._stored or known.get("batches", 0),
             },
         )
         self._recorded = True

@@ -1,7 +1,7 @@
 """The bronze table: every record of an ack topic and its dead-letter topic, for all jobs that use them.
 
-``_queries/<query>.json`` records, for each query of a checkpoint, the place of the checkpoint, the topics it reads and
-the offsets it has reached. ``_begins.json`` records where collecting began.
+``_queries/<query>.json`` records, for each query of a checkpoint, the place of the checkpoint, the topics it reads, the
+offsets it has reached and how many batches it has stored. ``_begins.json`` records where collecting began.
 """
 
 from __future__ import annotations
@@ -120,6 +120,14 @@ class Bronze:
         Delta and Iceberg know their files, and raise an error if one is missing.
         """
         return None if self.parquet is None else retry_if_files_replaced(self.parquet.lost_rows)
+
+    def lost_batches(self) -> int:
+        """Return how many batches a Parquet table has lost as a whole."""
+        if self.parquet is None:
+            return 0
+        # Before the folders are listed: a batch is recorded once it is complete.
+        recorded = {query: facts.get("batches", 0) for query, facts in self.queries().items()}
+        return self.parquet.lost_batches(recorded)
 
     def ends(self) -> Positions:
         """Return the end of the table, by topic and partition. A second call reads only new rows."""

@@ -19,7 +19,7 @@ from pipeline.lake.schemas import BRONZE
 from pipeline.lake.tables import READING, WRITING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -138,6 +138,20 @@ class ParquetBatches:
         if not known:
             return None
         return sum(recorded[uri] for uri in known) - self._read(known).count()
+
+    def lost_batches(self, recorded: Mapping[str, int]) -> int:
+        """Return how many batches have lost their folder. ``recorded`` has the number of batches of each query."""
+        names = {part.name for part in self.parts()}
+        gone = self._replaced()  # after the folders: what a compaction replaces meanwhile is among them
+        # Those that compaction has replaced are there as long as its folder is.
+        names |= {name for query, replaced in gone.items() if f"query={query}/batch=0" in names for name in replaced}
+        batches = dict(recorded)
+        for name in [*names, *(name for replaced in gone.values() for name in replaced)]:
+            part = _part(f"/{name}/{_DONE}")
+            batches[part.query] = max(batches.get(part.query, 0), part.batch + 1)
+        return sum(
+            f"query={query}/batch={batch}" not in names for query, number in batches.items() for batch in range(number)
+        )
 
     def _read(self, uris: list[str]) -> DataFrame:
         return self._spark.read.schema(BRONZE).options(**READING).parquet(*uris)

@@ -119,6 +119,10 @@ def test_a_damaged_bronze_proves_nothing(spark: SparkSession, site: Site, tmp_pa
             assert second.name in said, f"{name}: {said}"
         shutil.rmtree(site.lake)
         shutil.copytree(tmp_path / "backup", site.lake)
+    shutil.rmtree(second.parent)
+    assert "bronze lacks 1 of the batches that were collected" in judged(spark, site)
+    shutil.rmtree(site.lake)
+    shutil.copytree(tmp_path / "backup", site.lake)
     # The audit does not read the results. Who reads them notices the damage.
     without_checksum(lambda file: flip(file, "result"))(first)
     with pytest.raises(Exception, match=first.name) as caught:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pipeline.jobs.collect import collect
+from pipeline.jobs.compact import compact
 from pipeline.lake.bronze import Bronze
 from pipeline.lake.submission import Submission
-from pipeline.settings import Common
+from pipeline.settings import Common, CompactSettings
 from tests.spark.support import tables
 from tests.spark.support.exchange import Site
 from tests.spark.support.tables import answer
@@ -38,8 +41,8 @@ def site(broker: Broker, tmp_path: Path) -> Site:
     return Site(broker, tmp_path)
 
 
-def write(spark: SparkSession, bronze: Bronze, rows: int = 10) -> None:
-    bronze.write(tables.bronze(spark, [answer(number) for number in range(rows)]), QUERY, 0)
+def write(spark: SparkSession, bronze: Bronze, rows: int = 10, batch: int = 0) -> None:
+    bronze.write(tables.bronze(spark, [answer(10 * batch + number) for number in range(rows)]), QUERY, batch)
 
 
 def folder(bronze: Bronze) -> Path:
@@ -82,6 +85,40 @@ def test_the_draft_of_a_killed_writer_is_no_query(bronze: Bronze) -> None:
     bronze.record_query(QUERY, facts)
     Path(bronze.path, "_queries", "_3b1c").write_text('{"begun": "20')
     assert bronze.queries() == {QUERY: facts}
+
+
+@pytest.mark.parametrize("lost", [["batch=0"], ["batch=1"], ["batch=0", "batch=1"]])
+def test_a_lost_folder_is_noticed(spark: SparkSession, bronze: Bronze, lost: list[str]) -> None:
+    write(spark, bronze, batch=1)
+    bronze.record_query(QUERY, {"checkpoint": "deleted", "topics": {}, "batches": 2})
+    assert bronze.lost_batches() == 0
+    for name in lost:
+        shutil.rmtree(folder(bronze).parent / name)
+    assert bronze.lost_batches() == len(lost)
+
+
+def test_a_gap_is_noticed_without_a_recorded_number(spark: SparkSession, bronze: Bronze) -> None:
+    """As in a table of an earlier version."""
+    write(spark, bronze, batch=1)
+    shutil.rmtree(folder(bronze))
+    assert bronze.lost_batches() == 1
+
+
+@pytest.mark.parametrize("lost", ["", "/batch=0"])
+def test_a_lost_compacted_folder_is_noticed(spark: SparkSession, bronze: Bronze, lost: str) -> None:
+    write(spark, bronze, batch=1)
+    bronze.record_query(QUERY, {"checkpoint": "deleted", "topics": {}, "batches": 2})
+    before = tables.NOON.date() + dt.timedelta(days=1)
+    assert (
+        compact(
+            spark, CompactSettings(job=tables.JOB, lake=bronze.path.split("/bronze/")[0], progress="off", before=before)
+        )
+        == 2
+    )
+    assert bronze.lost_batches() == 0
+    (made,) = Path(bronze.path).glob("query=compact-*")
+    shutil.rmtree(f"{made}{lost}")
+    assert bronze.lost_batches() == 2
 
 
 def answered(site: Site, begin: int, end: int) -> None:

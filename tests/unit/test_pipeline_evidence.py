@@ -62,6 +62,7 @@ def test_what_may_hide_records_is_no_evidence(changes: dict[str, Any], name: str
 @pytest.mark.parametrize(("lost", "state"), [(None, State.NOT_CHECKED), (0, State.OK), (2, State.FAILED)])
 def test_rows_that_bronze_has_lost_are_no_evidence(lost: int | None, state: State) -> None:
     assert evidence.of_bronze(lost).state is state
+    assert evidence.of_bronze(lost, 1).state is State.FAILED
 
 
 def test_what_expired_before_the_submit_is_nobodys_loss() -> None:

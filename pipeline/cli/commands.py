@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from pipeline.jobs.compact import compact
 from pipeline.jobs.plan import plan
 from pipeline.jobs.replay import replay
 from pipeline.jobs.resend import resend_missing
-from pipeline.jobs.run import run as run_to_verdict
+from pipeline.jobs.run import judge_submitted, submit_requests
 from pipeline.jobs.submit import submit
 from pipeline.lake.catalogs import prepared
 from pipeline.progress import report
@@ -37,6 +38,8 @@ _CODES = {
 
 def run(command: str, spark: SparkSession, settings: Any, limit: int | None) -> int:
     """Run a command in a session. Return its exit code, which is FAILED from ``limit`` failed answers on."""
+    # Spark's handler calls the JVM in the middle of another call, which fails with a trace instead of an interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     settings = prepared(spark, settings)
     if command in _JUDGING:
         return _JUDGING[command](spark, settings, limit)
@@ -91,8 +94,9 @@ def _audit(spark: SparkSession, settings: Any, limit: int | None) -> int:
 
 
 def _run_to_verdict(spark: SparkSession, settings: Any, limit: int | None) -> int:
+    submitted = submit_requests(spark, settings)  # a signal ends it at once, as it ends ``pipeline submit``
     with stoppable() as stop:
-        done = run_to_verdict(spark, settings, lambda: bool(stop))
+        done = judge_submitted(spark, settings, submitted, lambda: bool(stop))
     facts = {"run": done.submitted.run, "planned": done.submitted.planned, "answered": done.answered}
     if done.audit is None:
         report("interrupted", job=settings.job, **facts)

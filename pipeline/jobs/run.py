@@ -51,16 +51,25 @@ class RunResult(NamedTuple):
 
 
 def run(spark: SparkSession, settings: RunSettings, stop: Callable[[], bool] = lambda: False) -> RunResult:
-    """Run the job to its verdict, or until ``stop()`` is true while it follows the answers.
+    """Run the job to its verdict, or until ``stop()`` is true while it follows the answers. Raise as its two parts."""
+    return judge_submitted(spark, settings, submit_requests(spark, settings), stop)
+
+
+def submit_requests(spark: SparkSession, settings: RunSettings) -> Submitted:
+    """Submit as the job of a run. Raise JobError and BrokerError as ``submit`` does."""
+    sending = {name: getattr(settings, name) for name in ("source", "semantics", "chunk", "rate", "new_run")}
+    return submit(spark, SubmitSettings(kafka=settings.kafka, **_common(settings), **sending))
+
+
+def judge_submitted(
+    spark: SparkSession, settings: RunSettings, submitted: Submitted, stop: Callable[[], bool]
+) -> RunResult:
+    """Follow the answers until all are there or ``stop()`` is true, write the tables, and audit.
 
     After ``timeout`` seconds it audits even if answers are missing. Raise JobError and BrokerError as the steps do, and
     AuditFailedError if the audit fails.
     """
-    common: dict[str, Any] = {
-        name: getattr(settings, name) for name in ("job", "lake", "table_format", "files", "master", "progress")
-    }
-    sending = {name: getattr(settings, name) for name in ("source", "semantics", "chunk", "rate", "new_run")}
-    submitted = submit(spark, SubmitSettings(kafka=settings.kafka, **common, **sending))
+    common = _common(settings)
     answered = _follow(spark, settings, common, submitted, stop)
     if stop():
         return RunResult(submitted, answered, None, None)
@@ -76,6 +85,10 @@ def run(spark: SparkSession, settings: RunSettings, stop: Callable[[], bool] = l
                 raise
             raise AuditFailedError from error
     return RunResult(submitted, answered, tables.result(), audited)
+
+
+def _common(settings: RunSettings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in ("job", "lake", "table_format", "files", "master", "progress")}
 
 
 class _Answered:

@@ -39,7 +39,7 @@ def test_a_run_that_was_interrupted_and_killed_continues(broker: Broker, tmp_pat
         until(lambda: len(site.sequences()) == ROWS, running.said, SECONDS)
         running.family()[0].send_signal(signal.SIGINT)
         assert running.end(SECONDS) == 130
-        assert '"event": "interrupted"' in running.said()
+        assert "interrupted" in running.said()
     answer = threading.Thread(
         target=responder.main, args=(site.bootstrap, site.requests, site.acks, ROWS), kwargs={"transactional": True}
     )
@@ -57,3 +57,15 @@ def test_a_run_that_was_interrupted_and_killed_continues(broker: Broker, tmp_pat
     assert site.sequences() == list(range(ROWS)), "each request was sent once"
     bronze = pq.read_table(f"{site.lake}/bronze/topic={site.acks}", columns=["partition", "offset"])
     assert bronze.num_rows == ROWS
+
+
+@pytest.mark.timeout(600)
+def test_an_interrupt_stops_a_run_while_it_submits(broker: Broker, tmp_path: Path) -> None:
+    site = JobSite(broker, tmp_path)
+    table = ("--input", site.table(ROWS), "--id", "id", "--payload", "payload", "--rate", "2")
+    command = pipeline("run", "--job", "j", "--lake", site.lake, *table)
+    with program(command, site.variables(), tmp_path) as running:
+        until(lambda: bool(site.sequences()), running.said, SECONDS)
+        running.family()[0].send_signal(signal.SIGINT)
+        assert running.end(SECONDS) == 130
+    assert len(site.sequences()) < ROWS

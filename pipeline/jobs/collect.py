@@ -17,7 +17,7 @@ from pipeline.kafka import data_loss
 from pipeline.kafka.connector import connection
 from pipeline.kafka.records import decode_records
 from pipeline.kafka.topics import Topics
-from pipeline.lake.bronze import Bronze, before
+from pipeline.lake.bronze import Bronze, before, is_recorded
 from pipeline.lake.checkpoint import Checkpoint
 from pipeline.progress import QueryProgress, meter
 
@@ -104,8 +104,10 @@ class _Collector:
             # Its offsets begin again at 0, and records are identified by offset.
             raise JobError(f"{'; '.join(recreated)}: collect it into another lake")
         positions = self._checkpoint.positions()
-        if positions is not None and self._is_behind(topics, positions):
-            # Other jobs have collected the records that this checkpoint has not read, and Kafka has deleted them since.
+        stale = self._checkpoint.batches() < (queries.get(self.query or "", {}).get("batches") or 0)
+        if stale or (positions is not None and self._is_behind(topics, positions)):
+            # It is from a backup, and would give numbers of stored batches to other records. Or other jobs have
+            # collected the records that it has not read, and Kafka has deleted them since.
             self._bronze.files.delete(self._checkpoint.path)
             positions = self.query = None
         if positions is None:
@@ -134,7 +136,8 @@ class _Collector:
         begins = self._bronze.begins()
         for name, topic in topics.items():
             # Recorded before the stream starts: a later deletion is then detected, even if this process dies now.
-            begins.setdefault(name, {partition: span.low for partition, span in topic.spans.items()})
+            known = begins.setdefault(name, {partition: span.low for partition, span in topic.spans.items()})
+            begins[name] = {**dict.fromkeys(topic.spans, 0), **known}  # a partition that was added began at 0
         self._bronze.record_begins(begins)
         ends = self._bronze.ends()
         first = {name: {**offsets, **ends.get(name, {})} for name, offsets in begins.items() if name in topics}
@@ -152,13 +155,13 @@ class _Collector:
             return
         left = self._bronze.parquet.unfinished()
         queries = self._bronze.queries()  # after the folders: a query is recorded before its first batch
-        for query, folder in left:
-            facts = queries.get(query, {})
+        for part in left:
+            facts = queries.get(part.query, {})
             checkpoint = Checkpoint(self._bronze.files, facts.get("checkpoint", self._checkpoint.path))
-            if checkpoint.query_id() != query:
-                if facts:
-                    self._bronze.record_query(query, {**facts, "ends": {}})  # it has not stored all that it recorded
-                self._bronze.files.delete(folder)
+            if checkpoint.query_id() != part.query:
+                if facts and is_recorded(facts, part.batch):
+                    self._bronze.record_query(part.query, {**facts, "ends": {}})  # it has lost some of what it stored
+                self._bronze.files.delete(part.uri)
 
     # -- the stream
 
@@ -273,7 +276,7 @@ class _Collector:
                 "allow_data_loss": self._settings.allow_data_loss or known.get("allow_data_loss", False),
                 "lost": self._lost,
                 "ends": self._ends or known.get("ends", {}),
-                "batches": self._stored or known.get("batches", 0),
+                "batches": self._stored or known.get("batches"),
             },
         )
         self._recorded = True

@@ -67,11 +67,13 @@ class Bronze:
     def covered(self, query: str | None = None) -> Positions:
         """Return, by partition, the offset up to which other queries have stored everything, markers included.
 
-        A query with an unfinished folder does not count: it may have recorded more than it has stored.
+        A query that has recorded a batch whose folder is incomplete does not count.
         """
         ends: Positions = {}
-        torn = {one for one, _ in self.parquet.unfinished()} if self.parquet is not None else set()
-        for other, facts in self.queries().items():
+        queries = self.queries()  # before the folders: a batch is recorded once it is complete
+        left = self.parquet.unfinished() if self.parquet is not None else []
+        torn = {part.query for part in left if is_recorded(queries.get(part.query, {}), part.batch)}
+        for other, facts in queries.items():
             for topic, offsets in facts.get("ends", {}).items() if other not in {query, *torn} else ():
                 known = ends.setdefault(topic, {})
                 known.update({int(p): max(end, known.get(int(p), 0)) for p, end in offsets.items()})
@@ -126,7 +128,7 @@ class Bronze:
         if self.parquet is None:
             return 0
         # Before the folders are listed: a batch is recorded once it is complete.
-        recorded = {query: facts.get("batches", 0) for query, facts in self.queries().items()}
+        recorded = {query: facts.get("batches") or 0 for query, facts in self.queries().items()}
         return self.parquet.lost_batches(recorded)
 
     def ends(self) -> Positions:
@@ -150,6 +152,12 @@ def _ack_topic(spark: SparkSession, common: Common) -> str:
     if submission is None or not submission.ack_topic:
         raise JobError(f"job {common.job!r} was not submitted from this lake: set the KAFKA_* variables")
     return submission.ack_topic
+
+
+def is_recorded(facts: Mapping[str, Any], batch: int) -> bool:
+    """Return whether a query's facts say that a batch is stored. Those of an earlier version may."""
+    batches: int | None = facts.get("batches")
+    return batches is None or batch < batches
 
 
 def before(positions: Positions | Mapping[str, Mapping[int, int]]) -> Column:

@@ -31,6 +31,11 @@ class Checkpoint:
         newest = self._newest("commits")
         return newest is not None and batch <= newest
 
+    def batches(self) -> int:
+        """Return how many batches have begun."""
+        newest = self._newest("offsets")
+        return 0 if newest is None else newest + 1
+
     def positions(self) -> Positions | None:
         """Return where the newest batch that has begun ends, or None before the first."""
         return self._positions(self._newest("offsets"))

@@ -80,11 +80,11 @@ class ParquetBatches:
         lists = [self.files.read_json(uri) for uri in self.files.glob(f"{self.path}/query={COMPACT}*/{REPLACES}")]
         return {entry["query"]: entry["replaces"] for entry in lists}
 
-    def unfinished(self) -> list[tuple[str, str]]:
-        """Return the folders that killed writers left, with their queries. The pipeline's readers skip them."""
+    def unfinished(self) -> list[Part]:
+        """Return the incomplete folders. A writer fills them, or was killed. The pipeline's readers skip them."""
         complete = set(self.files.glob(f"{self.path}/query=*/batch=*/{_DONE}"))
         folders = [_part(f"{uri}/{_DONE}") for uri in self.files.glob(f"{self.path}/query=*/batch=*")]
-        return [(part.query, part.uri) for part in folders if f"{part.uri}/{_DONE}" not in complete]
+        return [part for part in folders if f"{part.uri}/{_DONE}" not in complete]
 
     def exists(self) -> bool:
         """Return whether anything was collected."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import admin
 
+from pipeline.audit.backlog import backlog
+from pipeline.errors import JobError
 from pipeline.jobs.collect import collect
 from pipeline.jobs.compact import compact
 from pipeline.lake.bronze import Bronze
@@ -17,12 +21,14 @@ from pipeline.settings import Common, CompactSettings
 from tests.spark.support import tables
 from tests.spark.support.exchange import Site
 from tests.spark.support.tables import answer
+from tests.spark.test_collect import delete_all, in_topics, other_reader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.kafka_broker import Broker
 
+_admin: Any = admin  # not all it has is in the types
 QUERY = "0f3e"
 
 
@@ -148,3 +154,62 @@ def test_after_a_kill_before_the_commit_nothing_is_stored_again(spark: SparkSess
     assert counted == [None, 10], "the answers that were there before must be counted in the table"
     assert set(before) < set(Path(bronze.path).rglob("*.parquet"))
     assert bronze.stored().count() == 30
+
+
+def test_a_checkpoint_from_a_backup_neither_skips_nor_stores_twice(spark: SparkSession, site: Site) -> None:
+    """Its next batch has a number that is taken, and other records."""
+    checkpoint, backup = f"{site.lake}/checkpoints/job={site.job}", f"{site.lake}/backup"
+    answered(site, 0, 10)
+    collect(spark, site.collecting())
+    shutil.copytree(checkpoint, backup)
+    answered(site, 10, 20)
+    collect(spark, site.collecting())
+    shutil.rmtree(checkpoint)
+    shutil.move(backup, checkpoint)
+    answered(site, 20, 30)
+    assert collect(spark, site.collecting()).rows == 10
+    assert other_reader(site) == in_topics(site, site.acks)
+
+
+def test_what_a_job_has_stored_counts_while_it_writes_its_next_batch(spark: SparkSession, site: Site) -> None:
+    other = replace(site.collecting(), job="other")
+    answered(site, 0, 10)
+    collect(spark, other)
+    answered(site, 10, 20)
+    query = collect(spark, site.collecting()).query
+    Path(Bronze(spark, other).path, f"query={query}", "batch=1", "_temporary").mkdir(parents=True)
+    assert collect(spark, other).rows == 0
+    assert other_reader(site) == in_topics(site, site.acks)
+
+
+@pytest.mark.parametrize("lost_checkpoint", [False, True])
+def test_an_added_partition_is_collected_from_its_beginning(
+    spark: SparkSession, site: Site, *, lost_checkpoint: bool
+) -> None:
+    answered(site, 0, 10)
+    collect(spark, site.collecting())
+    add_partition(site)
+    answered(site, 10, 30)
+    if lost_checkpoint:
+        shutil.rmtree(f"{site.lake}/checkpoints")
+    assert collect(spark, site.collecting()).rows == 20
+    assert other_reader(site) == in_topics(site, site.acks)
+    assert backlog(site.auditing(), Bronze(spark, site.auditing())).settled
+
+
+def test_what_an_added_partition_lost_is_an_error_under_a_new_checkpoint(spark: SparkSession, site: Site) -> None:
+    answered(site, 0, 10)
+    collect(spark, site.collecting())
+    add_partition(site)
+    answered(site, 10, 30)
+    delete_all(site)
+    shutil.rmtree(f"{site.lake}/checkpoints")
+    with pytest.raises(JobError, match=f"records 0 to .* of {site.acks}/{site.partitions - 1} were deleted"):
+        collect(spark, site.collecting())
+
+
+def add_partition(site: Site) -> None:
+    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
+    site.partitions += 1
+    (future,) = client.create_partitions([_admin.NewPartitions(site.acks, site.partitions)]).values()
+    future.result(30)

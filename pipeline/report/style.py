@@ -38,7 +38,8 @@ th { border-bottom: 2px solid #8a93a0; overflow-wrap: normal; }
 .numbers td:first-child { overflow-wrap: normal; min-width: 140px; }
 .numbers th:not(:first-child), .numbers td:not(:first-child) { text-align: right; white-space: nowrap; }
 .list table { font-size: 13px; }
-.list th, .list td { padding: 4px 8px; min-width: 80px; }
+.list th, .list td { padding: 4px 8px; min-width: 60px; }
+.list td { max-width: 240px; overflow-wrap: break-word; }
 .evidence td:nth-child(2) { white-space: nowrap; }
 .evidence .ok b { color: #1a6a33; }
 .evidence .failed { background: #fdf2d8; }

@@ -90,9 +90,8 @@ def build_session(
     """Return the session; the first call creates it.
 
     It can use tables of ``table_format`` and read one of ``input_format``. Without ``master``, that of spark-submit
-    counts, else ``local[*]``. ``small`` means that the job has few rows: a
-    local session then starts and plans faster. ``options`` are more Spark settings, for tests. Call it on the main
-    thread, before other threads start.
+    counts, else ``local[*]``. ``small`` means that the job has few rows: a local session then starts and plans faster.
+    ``options`` are more Spark settings, for tests. Call it on the main thread, before other threads start.
     """
     _find_programs(master)
     builder = SparkSession.builder.appName(name)

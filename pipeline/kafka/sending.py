@@ -60,16 +60,14 @@ def create_progress_log(kafka: KafkaSettings) -> None:
     """Create the topic of the progress log if it does not exist. Raise JobError if its records expire."""
     cluster = Cluster(kafka.client_properties(), kafka.connect_timeout)
     cluster.create(kafka.progress_topic, PARTITIONS, {"cleanup.policy": _COMPACTED})
-    _check_kept(kafka)
+    _check_kept(Topics(kafka), kafka.progress_topic)
 
 
-def _check_kept(kafka: KafkaSettings) -> None:
+def _check_kept(topics: Topics, name: str) -> None:
     """Raise JobError if records of the progress log expire: what they record would be sent again."""
-    policy = Topics(kafka).cleanup_policy(kafka.progress_topic)
+    policy = topics.cleanup_policy(name)
     if policy not in {_COMPACTED, None}:  # None: it may not be read
-        raise JobError(
-            f"topic {kafka.progress_topic} has cleanup.policy={policy}, so it forgets what was sent: set it to compact"
-        )
+        raise JobError(f"topic {name} has cleanup.policy={policy}, so it forgets what was sent: set it to compact")
 
 
 def settle(sender: Sender, parts: Iterable[int]) -> dict[int, Ranges]:
@@ -97,9 +95,10 @@ class Transfer:
 
     def known(self) -> dict[int, Ranges]:
         """Return what was sent, by part, as far as it is visible at once. Empty without a progress log."""
-        if Topics(self._settings.kafka).find(self.log.topic) is None:
+        topics = Topics(self._settings.kafka)
+        if topics.find(self.log.topic) is None:
             return {}
-        _check_kept(self._settings.kafka)
+        _check_kept(topics, self.log.topic)
         return self.log.peek()
 
     def begin(self, parts: Iterable[int]) -> dict[int, Ranges]:

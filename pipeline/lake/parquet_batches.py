@@ -2,9 +2,8 @@
 
 The folder is ``query=<id>/batch=<number>``. A repeated batch replaces it only if it is incomplete: readers may use a
 complete one, and Kafka may have deleted its records. The id is that of a checkpoint's query, so two checkpoints never
-write to the same folder. Compaction adds further queries, each with a list of the folders
-that it replaces. An empty file ``_rows-<number>`` says how many rows a folder has, because Spark ignores files that
-are missing from it or empty.
+write to the same folder. Compaction adds further queries, each with a list of the folders that it replaces. An empty
+file ``_rows-<number>`` says how many rows a folder has, because Spark ignores files that are missing from it or empty.
 """
 
 from __future__ import annotations

@@ -26,6 +26,16 @@ ROWS = 8
 DEAD = (1, 2, 3, 4)
 
 
+def answered_with_dead_letters(spark: SparkSession, site: Site) -> dict[int, Place]:
+    """Answer every request, those of ``DEAD`` with a dead letter. Return where the requests stand."""
+    tables.plan(spark, site.auditing().manifest, ROWS)
+    requested = site.send_requests(range(ROWS))
+    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
+    site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in DEAD])
+    site.send(site.acks, [site.dead(n, requested[n]) for n in DEAD])
+    return requested
+
+
 def requests_after(site: Site, requested: dict[int, Place]) -> dict[int, Place]:
     """Where the requests stand that came after these."""
     found = {}
@@ -40,11 +50,7 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     site = Site(broker, tmp_path)
-    tables.plan(spark, site.auditing().manifest, ROWS)
-    requested = site.send_requests(range(ROWS))
-    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
-    site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in DEAD])
-    site.send(site.acks, [site.dead(n, requested[n]) for n in DEAD])
+    requested = answered_with_dead_letters(spark, site)
     replay.replay(spark, ReplaySettings(kafka=site.kafka, **site.common))
     again = requests_after(site, requested)
     assert set(again) == set(DEAD)
@@ -65,11 +71,7 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
 
 def test_a_replay_by_the_workers_command_is_no_duplicate(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
     site = Site(broker, tmp_path)
-    tables.plan(spark, site.auditing().manifest, ROWS)
-    requested = site.send_requests(range(ROWS))
-    site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
-    site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in DEAD])
-    site.send(site.acks, [site.dead(n, requested[n]) for n in DEAD])
+    requested = answered_with_dead_letters(spark, site)
     worker = Commands({**site.environment, "KAFKA_CONSUMER_GROUP_ID": "workers"})
     assert worker("dlq", "replay", "--yes").code == 0
     again = requests_after(site, requested)

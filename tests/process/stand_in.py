@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
 
 TURN = 0.02  # seconds
+LONG_LOAD = 0.5  # seconds; several of the supervisor's turns
 
 
 class StandIn:
@@ -81,8 +82,10 @@ class StandIn:
         return 9
 
     def exiting_later(self) -> int:
-        """Ends when it has loaded its handler."""
-        self.status_block.publish({"loading": False})
+        """Ends after it has loaded its handler, which took long enough for the supervisor to notice."""
+        self.status_block.publish({"loading": True})
+        time.sleep(LONG_LOAD)
+        self.turn()
         return 9
 
     def unreachable(self) -> int:

@@ -41,10 +41,9 @@ def executor_of(config: ProcessConfig, mailbox: Mailbox, store: OffsetStore | No
     if isinstance(mailbox, ChildMailbox):
         return _isolated(config, mailbox)
     kwargs, most = config.handler_kwargs, config.max_attempts
-    status.publish({"loading": True})  # so that an end of the process meanwhile can be explained
+    status.publish({"loading": True})  # explains an end of the process before the first turn of its main loop
     handler = load(config.handler, kwargs)
     set_up(config.handler)
-    status.publish({"loading": False})
     on_stop = functools.partial(tear_down, config.handler)
     timeout, decode = config.task_timeout, FORMATS[config.message_format].decode_request
     if config.batch_size > 1:

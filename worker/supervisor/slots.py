@@ -81,7 +81,10 @@ class ProcessHandle:
         """
         self._start_delay = 0.0
         snapshot = self.snapshot()
-        if status < 0 or not snapshot.get("loading") or "failure" in snapshot:
+        # The main loop turns only after the handler is loaded. Snapshots cannot show when that was: the supervisor
+        # misses those that are soon replaced, and keeps the parts of earlier ones.
+        loaded = self.status_block.read_stamp().turns > 0
+        if status < 0 or loaded or not snapshot.get("loading") or "failure" in snapshot:
             return status
         error = ended_by_handler(self._handler, status)
         self._snapshot = {**snapshot, "failure": {"code": int(error.exit_code), "message": str(error)}}

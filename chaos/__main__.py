@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaos import clocks, faults, features, procutil, record, requests, run_lists, stores, suite
+from chaos import clocks, faults, features, node, procutil, record, requests, run_lists, stores, suite
 from chaos import plan as plans
 from chaos.options import Options
 
@@ -63,6 +63,8 @@ def main(*, document: bool, **given: Any) -> None:
     write, keep, only_plan, jobs = given.pop("write"), given.pop("keep"), given.pop("only_plan"), given.pop("jobs")
     chosen = _chosen(given)
     stores.fetch([] if only_plan else {one.store for one in chosen})
+    if not only_plan and any("upgrade" in one.uses for one in chosen):
+        node.fetch_old()
     rights = procutil.private_machine() | clocks.rights()
     try:
         planned = [plans.draw(one, rights=rights) for one in chosen]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import TopicCollection, admin
 
 from chaos.groups import administrator
-from chaos.node import Node
+from chaos.node import Layout, Node
 from chaos.proxy import Link
 from chaos.requests import LARGEST, PARTITIONS
+from chaos.users import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -48,8 +49,9 @@ class Topics(NamedTuple):
 class Cluster:
     """Running brokers, each behind one link per listener."""
 
-    def __init__(self, nodes: list[Node], links: list[list[Link]], run: str) -> None:
+    def __init__(self, nodes: list[Node], links: list[list[Link]], run: str, certificate: Path | None = None) -> None:
         self.nodes = nodes
+        self.certificate = certificate  # of secured brokers
         self.links = links  # by broker, then by listener
         self.run = run
         self.bootstrap = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
@@ -127,21 +129,22 @@ async def until(condition: Callable[[], Any], what: str, seconds: float) -> None
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, count: int, run: str, *, small_disks: bool) -> AsyncIterator[Cluster]:
-    """Start ``count`` brokers, and kill them at the end. Their folder stays."""
+async def running(folder: Path, run: str, layout: Layout) -> AsyncIterator[Cluster]:
+    """Start brokers, and kill them at the end. Their folder stays."""
     nodes: list[Node] = []
     async with contextlib.AsyncExitStack() as stack:
-        links = [[await stack.enter_async_context(Link()) for _ in range(LISTENERS)] for _ in range(count)]
+        links = [[await stack.enter_async_context(Link()) for _ in range(LISTENERS)] for _ in range(layout.brokers)]
         try:
             for number, row in enumerate(links, 1):
-                nodes.append(Node(number, folder, row, small_disk=small_disks))
+                nodes.append(Node(number, folder, row, layout))
+            certificate = make_certificate(folder) if layout.secured else None
             identity = base64.urlsafe_b64encode(b"\1" + os.urandom(15)).decode()[:22]
             for node in nodes:
                 node.write_settings(nodes)
             await asyncio.gather(*(node.prepare(identity) for node in nodes))
             for node in nodes:
                 node.launch(run)
-            cluster = Cluster(nodes, links, run)
+            cluster = Cluster(nodes, links, run, certificate)
             await cluster.wait_answers()
             yield cluster
         finally:

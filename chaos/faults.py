@@ -57,6 +57,15 @@ KINDS = (
     Kind("restart", "replica", 3, (0.5,), "SIGTERM to a replica, and a new one", clean=True),
     Kind("double-sigterm", "replica", 1, (0.5,), "SIGTERM twice, which cancels running tasks; then a new replica"),
     Kind("rolling-restart", "replica", 1, (0.5,), "every replica in turn: SIGTERM, and a new one", clean=True),
+    Kind(
+        "rotate-credentials",
+        "replica",
+        16,
+        (0.5,),
+        "restart every replica in turn with a new user, then delete the old user",
+        clean=True,
+        needs="secured",
+    ),
     Kind("scale", "replica", 3, (4.0, 8.0, 12.0), "add a replica, then stop it by SIGTERM", clean=True),
     Kind("small-queue", "replica", 1, (0.5,), "restart a replica with a producer queue of three messages", clean=True),
     Kind(
@@ -112,6 +121,14 @@ KINDS = (
     Kind("broker-freeze", "broker", 3, _PAUSES, "SIGSTOP to a broker, and SIGCONT", sessions=True),
     Kind("broker-slow", "broker", 2, (5.0, 10.0), "let a broker run 20 ms of every 100"),
     Kind("broker-rolling", "broker", 1, (0.5,), "SIGTERM and restart every broker in turn", brokers=3),
+    Kind(
+        "broker-upgrade",
+        "broker",
+        20,
+        (0.5,),
+        "SIGTERM to a broker of the old version, and start it in the new one",
+        needs="upgrade",
+    ),
     Kind("broker-disk-full", "broker", 1, (2.0, 5.0), "fill a broker's disk, then free it", right="disks"),
     Kind(
         "delete-records",

@@ -19,6 +19,7 @@ class Feature(NamedTuple):
     share: float = 0.0
     needs: str = ""  # another feature
     states: bool = False  # whether it needs the state topic
+    own_brokers: bool = False  # whether it needs brokers that no other run can use
 
 
 _LONG = {"WORKER_LONG_AFTER": "1s"}
@@ -37,6 +38,8 @@ FEATURES = {
     "partitions": Feature({}),
     "clocks": Feature({}),
     "client": Feature({}, ("echo",), 0.25),
+    "secured": Feature({}, own_brokers=True),
+    "upgrade": Feature({}, own_brokers=True),
 }
 CANCELLED_SHARE = 0.05  # of all requests, with the feature cancels
 
@@ -45,13 +48,16 @@ def parse(names: str, seed: int, store: str = "") -> str:
     """Return the features of a run in a fixed order, joined by ``+``. ``drawn`` draws them. Raise ValueError."""
     if names == DRAWN:
         rng = random.Random(f"{seed}/features")
-        chosen = {name for name in FEATURES if rng.random() < 0.5}  # noqa: PLR2004 - a coin
+        common = [name for name in FEATURES if not FEATURES[name].own_brokers]
+        chosen = {name for name in common if rng.random() < 0.5}  # noqa: PLR2004 - a coin
     else:
         chosen = set(filter(None, names.split("+")))
     if unknown := chosen - FEATURES.keys():
         raise ValueError(f"no feature is called {', '.join(sorted(unknown))}: choose from {', '.join(FEATURES)}")
     if chosen and store:
         raise ValueError("runs with an offset store use no features")
+    if chosen >= {"secured", "client"}:
+        raise ValueError("the feature client cannot be used with secured: it does not learn of rotated passwords")
     chosen |= {FEATURES[name].needs for name in chosen} - {""}
     return "+".join(name for name in FEATURES if name in chosen)
 
@@ -59,6 +65,11 @@ def parse(names: str, seed: int, store: str = "") -> str:
 def settings(chosen: Collection[str]) -> dict[str, str]:
     """Return the worker's settings for these features, without the state topic."""
     return {name: value for one in chosen for name, value in FEATURES[one].settings.items()}
+
+
+def need_own_brokers(chosen: Collection[str]) -> bool:
+    """Return whether the run needs brokers that no other run can use."""
+    return any(FEATURES[one].own_brokers for one in chosen)
 
 
 def use_states(chosen: Collection[str]) -> bool:

@@ -155,6 +155,16 @@ async def broker_rolling(context: RunContext, fault: Fault) -> None:
         await context.cluster.wait_in_sync(context.topics)
 
 
+async def broker_upgrade(context: RunContext, fault: Fault) -> None:
+    """Upgrade the target, or the next broker that has the old version."""
+    nodes, first = context.cluster.nodes, fault.broker % len(context.cluster.nodes)
+    old = [node for node in (*nodes[first:], *nodes[:first]) if not node.upgraded]
+    if not old:
+        raise process_faults.NoTargetError
+    old[0].upgrade()
+    await broker_restart(context, fault._replace(broker=nodes.index(old[0])))
+
+
 async def broker_freeze(context: RunContext, fault: Fault) -> None:
     node = _node(context, fault)
     node.signal(signal.SIGSTOP)
@@ -232,7 +242,7 @@ async def store_freeze(context: RunContext, fault: Fault) -> None:
 
 
 FUNCTIONS = (
-    *(broker_kill, broker_restart, broker_rolling, broker_freeze, broker_slow, broker_disk_full),
+    *(broker_kill, broker_restart, broker_rolling, broker_upgrade, broker_freeze, broker_slow, broker_disk_full),
     *(delete_records, add_partitions),
     *(cut, cut_out, cut_in, reset, delay, throttle, drop, loss, kill_unacknowledged),
     *(store_kill, store_freeze),

@@ -97,7 +97,7 @@ def _broker(rng: random.Random, kind: Kind, brokers: int) -> int:
 
 def _places(kind: Kind, replica: int, replicas: int) -> list[str]:
     """Return the places that are closed to other faults. Any number of processes may be killed or frozen at once."""
-    if kind.name == "rolling-restart":
+    if kind.name in ("rolling-restart", "rotate-credentials"):
         return [f"replica {number}" for number in range(replicas)]
     if kind.name == "scale":
         return ["further replica"]

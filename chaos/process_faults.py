@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
+from confluent_kafka import KafkaException
 
 from chaos.clocks import JUMP
 from chaos.cluster import until
@@ -192,6 +193,19 @@ async def rolling_restart(context: RunContext, fault: Fault) -> None:
             await context.replicas.wait_ready(ROLLED_SECONDS)
 
 
+async def rotate_credentials(context: RunContext, fault: Fault) -> None:
+    users = context.replicas.users
+    if users is None:
+        raise NoTargetError
+    try:
+        await asyncio.to_thread(users.add)
+        await rolling_restart(context, fault)
+        # The old user must stay while a replica connects as it: the restart of one may have found no target.
+        await asyncio.to_thread(users.delete, context.replicas.users_used())
+    except (KafkaException, TimeoutError) as error:  # the controller may need some more time
+        raise NoTargetError from error
+
+
 async def scale(context: RunContext, fault: Fault) -> None:
     # The previous replica may still drain, and the worker refuses a second replica of its name.
     before = [one for one in context.replicas.all if one.name == f"r{_FURTHER}" and one.running]
@@ -229,6 +243,6 @@ async def duplicate_replica_other_host(context: RunContext, fault: Fault) -> Non
 FUNCTIONS = (
     *(kill_process, kill_child, term_process, freeze_process),
     *(freeze_replica, freeze_supervisor, kill_supervisor, restart, double_sigterm, small_queue, rolling_restart),
-    *(clock_forward, clock_back),
+    *(clock_forward, clock_back, rotate_credentials),
     *(scale, duplicate_replica, duplicate_replica_other_host),
 )

@@ -18,6 +18,7 @@ from chaos import features, log_events, procutil
 from chaos.clocks import Clocks
 from chaos.cluster import LISTENERS, until
 from chaos.procutil import ROOT
+from chaos.users import Users, permissions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,7 @@ class Replica:
     def __init__(self, name: str, environment: dict[str, str], log: Path, *, duplicate: bool = False) -> None:
         self.name = name
         self.log = log
+        self.user = environment.get("KAFKA_CONFIG_SASL_USERNAME", "")
         self.duplicate = duplicate
         self.started_at = time.monotonic()
         self.lock = asyncio.Lock()  # held while a fault affects this replica
@@ -90,6 +92,9 @@ class Replicas:
         self.failed: list[str] = []  # expectations that were not met
         self.cluster = cluster
         self.clocks = Clocks(folder, options.uses)
+        self.users: Users | None = None
+        if cluster.certificate:
+            self.users = Users(cluster.bootstrap, cluster.certificate, permissions(topics, self.group, options))
         self._environment = self._common(topics, store_url)
 
     def _common(self, topics: Topics, store_url: str) -> dict[str, str]:
@@ -140,6 +145,7 @@ class Replicas:
         name = f"r{number}"
         environment = {**self._environment, "KAFKA_BOOTSTRAP_SERVER": self.cluster.address(listener)}
         environment |= {"WORKER_REPLICA": name, **self.clocks.environment(name), **more}
+        environment |= self.users.environment() if self.users else {}
         replica = Replica(name, environment, self.folder / f"{name}-{len(self.all)}.log", duplicate=duplicate)
         self.all.append(replica)
         return replica
@@ -148,6 +154,10 @@ class Replicas:
         """Start a replica that should run from now on."""
         self.members[number] = self.start(number, more)
         return self.members[number]
+
+    def users_used(self) -> set[str]:
+        """Return the users of the replicas that run."""
+        return {replica.user for replica in self.all if replica.running}
 
     @property
     def logs(self) -> list[Path]:

@@ -120,6 +120,8 @@ async def _set_up(run: Run) -> None:
         "consumer.heartbeat.interval.ms": f"{options.heartbeat * 1000:.0f}",
     }
     await asyncio.to_thread(groups.configure, run.context.cluster.bootstrap, replicas.group, settings)
+    if replicas.users:
+        await asyncio.to_thread(replicas.users.add)
     for number in range(options.replicas):
         replicas.join(number)
     await replicas.wait_ready()

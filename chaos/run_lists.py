@@ -97,6 +97,12 @@ FEATURES = (
         for n, (g, o) in enumerate(zip(_ALL, ("key", "unordered", "partition"), strict=True))
     ),
     *(_featured(240 + n, g, _AROUND, mix="clean", session=20.0) for n, g in enumerate(_ALL)),
+    # TLS, passwords that are rotated, and permissions; then brokers that are upgraded one by one.
+    *(_featured(243 + n, g, f"{_STATES}+follow-ups+secured", brokers=3, faults=30) for n, g in enumerate(_ALL)),
+    *(
+        _featured(246 + n, g, "detaching+upgrade", protocol=p, brokers=3, faults=30)
+        for n, (g, p) in enumerate(zip(_ALL, ("consumer", "classic", "consumer"), strict=True))
+    ),
 )
 
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from chaos import cluster as clusters
-from chaos import procutil, record, report
+from chaos import features, procutil, record, report
 from chaos import run as runs
+from chaos.node import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,19 +48,24 @@ class Queue:
 
     def __init__(self, planned: Sequence[Plan]) -> None:
         # The longest first, so that the jobs end at about the same time.
-        self._plans = sorted(planned, key=lambda one: (-one.options.brokers, -one.seconds))
+        self._plans = sorted(planned, key=lambda one: (-one.options.brokers, _alone(one), -one.seconds))
         self._next = _FORK.Value("i", 0)
 
-    def take(self, brokers: int = 0) -> Plan | None:
-        """Return the next plan. None if there is none, or if it needs another number of ``brokers`` (0: any)."""
+    def take(self, after: Plan | None = None) -> Plan | None:
+        """Return the next plan. None if there is none, or if it cannot use the brokers of the plan ``after``."""
         with self._next.get_lock():
             if self._next.value == len(self._plans):
                 return None
             found: Plan = self._plans[self._next.value]
-            if brokers and found.options.brokers != brokers:
+            if after and (_alone(after) or _alone(found) or found.options.brokers != after.options.brokers):
                 return None
             self._next.value += 1
             return found
+
+
+def _alone(one: Plan) -> bool:
+    """Return whether a plan needs brokers that no other can use."""
+    return features.need_own_brokers(one.options.uses)
 
 
 class Ways(NamedTuple):
@@ -134,10 +140,11 @@ class Suite:
             await self._with_brokers(first)
 
     async def _with_brokers(self, first: Plan) -> None:
-        """Execute this plan, and all that follow with as many brokers."""
-        tag, count = uuid.uuid4().hex, first.options.brokers
+        """Execute this plan, and all that follow and can use its brokers."""
+        tag, count, uses = uuid.uuid4().hex, first.options.brokers, first.options.uses
+        layout = Layout(count, self._small_disks, old="upgrade" in uses, secured="secured" in uses)
         folder = self._folder / f"{count}-{tag[:6]}"
-        async with clusters.running(folder, count, tag, small_disks=self._small_disks) as cluster:
+        async with clusters.running(folder, tag, layout) as cluster:
             self._echo(f"{count} broker(s) answer, {folder}")
             one: Plan | None = first
             while one is not None:
@@ -149,7 +156,7 @@ class Suite:
                 self._record({**line, "id": begun["id"]})
                 if self._identity:
                     write_document()
-                one = self._queue.take(count)
+                one = self._queue.take(after=one)
 
     def _record(self, line: Line) -> None:
         if self._identity:

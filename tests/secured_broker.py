@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import admin
 
+from chaos.users import BROKER_PEM, make_certificate
 from tests.kafka_broker import Broker
 from tests.ports import free_port
 
@@ -27,7 +27,7 @@ sasl.enabled.mechanisms=SCRAM-SHA-512
 listener.name.secured.scram-sha-512.sasl.jaas.config=\
 org.apache.kafka.common.security.scram.ScramLoginModule required\u003b
 listener.name.secured.ssl.keystore.type=PEM
-listener.name.secured.ssl.keystore.location={folder}/broker.pem
+listener.name.secured.ssl.keystore.location={pem}
 """
 
 
@@ -36,10 +36,10 @@ class SecuredBroker(Broker):
 
     def __init__(self, folder: Path, properties: str = "") -> None:
         port, secured, controller = free_port(), free_port(), free_port()
-        settings = _SETTINGS.format(port=port, secured=secured, controller=controller, folder=folder)
+        settings = _SETTINGS.format(port=port, secured=secured, controller=controller, pem=folder / BROKER_PEM)
         super().__init__(port, folder / "broker", settings + properties)
         self.secured_bootstrap = f"127.0.0.1:{secured}"
-        self._certificate = _make_certificate(folder)
+        self._certificate = make_certificate(folder)
 
     def client(self) -> dict[str, str]:
         """How a client of the secured listener is configured."""
@@ -57,16 +57,6 @@ class SecuredBroker(Broker):
         scram = _api.ScramCredentialInfo(_api.ScramMechanism.SCRAM_SHA_512, 4096)
         wanted = _api.UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
         client.alter_user_scram_credentials([wanted])[USER].result(_SECONDS)
-
-
-def _make_certificate(folder: Path) -> Path:
-    """A certificate for 127.0.0.1 that is its own authority; beside it, with its key, what the broker shows."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    subject = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*command, *subject], check=True, capture_output=True)
-    (folder / "broker.pem").write_text(key.read_text() + certificate.read_text())
-    return certificate
 
 
 @contextlib.contextmanager

@@ -28,8 +28,17 @@ def test_features_are_named_in_one_order_with_what_they_need() -> None:
     assert len({features.parse("drawn", seed) for seed in range(20)}) > 10
     with pytest.raises(ValueError, match="no feature is called canels: choose from cancels,"):
         features.parse("canels", 1)
+    with pytest.raises(ValueError, match="client cannot be used with secured"):
+        features.parse("secured+client", 1)
     with pytest.raises(ValueError, match="offset store"):
         features.parse("json", 1, store="sqlite")
+
+
+def test_features_that_need_their_own_brokers_are_not_drawn() -> None:
+    drawn = {name for seed in range(40) for name in features.parse("drawn", seed).split("+")}
+    own = {name for name in features.FEATURES if features.need_own_brokers([name])}
+    assert own == {"secured", "upgrade"}
+    assert drawn == features.FEATURES.keys() - own
 
 
 def test_the_state_topic_is_set_only_where_it_is_needed() -> None:

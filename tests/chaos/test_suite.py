@@ -12,18 +12,21 @@ import socket
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from chaos import clocks, packet_loss, procutil, record, run_lists, suite
+from chaos import clocks, network_broker_faults, packet_loss, procutil, record, run_lists, suite
 from chaos import cluster as clusters
 from chaos import plan as plans
 from chaos import run as runs
 from chaos.__main__ import main
 from chaos.clocks import JUMP, Clocks, unshifted
+from chaos.faults import BY_NAME
 from chaos.options import Options
-from chaos.plan import Plan
+from chaos.plan import Fault, Plan
+from chaos.process_faults import NoTargetError
 from chaos.procutil import ROOT
 from tests import namespaces
 
@@ -37,14 +40,28 @@ _FORK: Any = multiprocessing.get_context("fork")
 # -- jobs
 
 
-def plan(seed: int, brokers: int = 1, seconds: float = 1.0) -> Plan:
-    return Plan(Options(seed, brokers=brokers), [], [], seconds)
+def plan(seed: int, brokers: int = 1, seconds: float = 1.0, used: str = "") -> Plan:
+    return Plan(Options(seed, brokers=brokers, features=used), [], [], seconds)
+
+
+def groups(*planned: Plan) -> list[list[int]]:
+    """Return the seeds of the plans that use the same brokers, group by group."""
+    queue, found = suite.Queue(planned), []
+    while (one := queue.take()) is not None:
+        found.append([one.options.seed])
+        while (following := queue.take(after=one)) is not None:
+            found[-1].append(following.options.seed)
+            one = following
+    return found
 
 
 def test_plans_that_need_the_same_brokers_are_together_and_the_longest_first() -> None:
-    queue = suite.Queue([plan(1), plan(2, 3, 5.0), plan(3, 1, 9.0), plan(4, 3, 7.0)])
-    taken = [queue.take(), queue.take(3), queue.take(3), queue.take(), queue.take(1), queue.take()]
-    assert [one and one.options.seed for one in taken] == [4, 2, None, 3, 1, None]
+    assert groups(plan(1), plan(2, 3, 5.0), plan(3, 1, 9.0), plan(4, 3, 7.0)) == [[4, 2], [3, 1]]
+
+
+def test_a_plan_with_brokers_of_its_own_shares_them_with_none() -> None:
+    upgrades = [plan(seed, 3, 9.0, "upgrade") for seed in (3, 4)]
+    assert groups(plan(1, 3), *upgrades, plan(2, 3), plan(5)) == [[1, 2], [3], [4], [5]]
 
 
 def test_two_jobs_run_every_plan_once_beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -111,6 +128,39 @@ def _a_test_that_enters_namespaces() -> int:
 def test_a_test_that_leaves_its_namespaces_fails() -> None:
     """Until 2026-11-24 one did. All later tests of its test process were refused by the broker, which ran."""
     assert _in_a_child(_a_test_that_enters_namespaces) == 0
+
+
+# -- brokers of the old version
+
+
+class OldNode:
+    def __init__(self) -> None:
+        self.upgraded = False
+
+    def upgrade(self) -> None:
+        self.upgraded = True
+
+
+def test_brokers_are_upgraded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    restarted: list[int] = []
+
+    async def restart(_: object, fault: Fault) -> None:
+        assert nodes[fault.broker].upgraded
+        restarted.append(fault.broker)
+
+    nodes = [OldNode(), OldNode(), OldNode()]
+    context: Any = SimpleNamespace(cluster=SimpleNamespace(nodes=nodes))
+    monkeypatch.setattr(network_broker_faults, "broker_restart", restart)
+
+    def upgrade() -> None:
+        fault = Fault(0, 0.0, BY_NAME["broker-upgrade"], 0, 0, 1, 0.5)
+        asyncio.run(network_broker_faults.broker_upgrade(context, fault))
+
+    for _ in nodes:
+        upgrade()
+    assert restarted == [1, 2, 0]
+    with pytest.raises(NoTargetError):
+        upgrade()
 
 
 # -- packets

@@ -14,6 +14,7 @@ from chaos.options import Options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from chaos.plan import Plan
     from chaos.record import Line
 
 
@@ -43,8 +44,8 @@ def _choice(*values: str) -> Any:
 @click.option("--soak", is_flag=True, help="Run the soak: one hour on three brokers, a fault every 5 s.")
 @click.option("--part", "parts", type=int, multiple=True, help="Run only this run of the forms, from 1. Repeatable.")
 @click.option("--jobs", type=click.IntRange(1, 8), default=1, help="Number of runs at the same time.")
-@click.option("--write", is_flag=True, help="Append the results to the record, and write docs/reliability.md.")
-@click.option("--document", is_flag=True, help="Write docs/reliability.md from the record, and run nothing.")
+@click.option("--write", is_flag=True, help="Append the results to the record, and write docs/reliability*.md.")
+@click.option("--document", is_flag=True, help="Write docs/reliability*.md from the record, and run nothing.")
 @click.option("--keep", is_flag=True, help="Keep the folder with all logs, even if everything passed.")
 @click.option("--plan", "only_plan", is_flag=True, help="Print the plan, and run nothing.")
 @click.option("--list", "only_list", is_flag=True, help="Print the faults, and run nothing.")
@@ -58,7 +59,7 @@ def main(*, document: bool, **given: Any) -> None:
             click.echo(f"{kind.name:28} {kind.area:8} {kind.meaning}")
         return
     if document:
-        suite.write_document()
+        suite.write_documents()
         return
     write, keep, only_plan, jobs = given.pop("write"), given.pop("keep"), given.pop("only_plan"), given.pop("jobs")
     chosen = _chosen(given)
@@ -74,9 +75,22 @@ def main(*, document: bool, **given: Any) -> None:
         for one in planned:
             click.echo("\n".join([one.options.title, *map(str, one.faults)]))
         return
+    sys.exit(
+        suite.run(_possible(planned, rights), _identity() if write else None, suite.Ways("disks" in rights, keep, jobs))
+    )
+
+
+def _possible(planned: Sequence[Plan], rights: frozenset[str]) -> Sequence[Plan]:
+    """Return the plans that this machine can execute, and say what it cannot do."""
     for missing in sorted(faults.RIGHTS - rights):
         click.echo(f"not available here: {faults.RIGHTS_NEED[missing]}", err=True)
-    sys.exit(suite.run(planned, _identity() if write else None, suite.Ways("disks" in rights, keep, jobs)))
+    possible = [one for one in planned if one.faults or one.options.mix == "requests"]
+    for one in planned:
+        if one not in possible:
+            click.echo(f"not run, because none of its faults is available: {one.options.title}", err=True)
+    if not possible:
+        raise click.ClickException("no run is possible")
+    return possible
 
 
 def _chosen(given: dict[str, Any]) -> Sequence[Options]:

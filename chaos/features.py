@@ -19,7 +19,7 @@ class Feature(NamedTuple):
     share: float = 0.0
     needs: str = ""  # another feature
     states: bool = False  # whether it needs the state topic
-    own_brokers: bool = False  # whether it needs brokers that no other run can use
+    private_brokers: bool = False  # whether it needs brokers that no other run can use
 
 
 _LONG = {"WORKER_LONG_AFTER": "1s"}
@@ -38,8 +38,8 @@ FEATURES = {
     "partitions": Feature({}),
     "clocks": Feature({}),
     "client": Feature({}, ("echo",), 0.25),
-    "secured": Feature({}, own_brokers=True),
-    "upgrade": Feature({}, own_brokers=True),
+    "secured": Feature({}, private_brokers=True),
+    "upgrade": Feature({}, private_brokers=True),
 }
 CANCELLED_SHARE = 0.05  # of all requests, with the feature cancels
 
@@ -48,7 +48,7 @@ def parse(names: str, seed: int, store: str = "") -> str:
     """Return the features of a run in a fixed order, joined by ``+``. ``drawn`` draws them. Raise ValueError."""
     if names == DRAWN:
         rng = random.Random(f"{seed}/features")
-        common = [name for name in FEATURES if not FEATURES[name].own_brokers]
+        common = [name for name in FEATURES if not FEATURES[name].private_brokers]
         chosen = {name for name in common if rng.random() < 0.5}  # noqa: PLR2004 - a coin
     else:
         chosen = set(filter(None, names.split("+")))
@@ -67,9 +67,9 @@ def settings(chosen: Collection[str]) -> dict[str, str]:
     return {name: value for one in chosen for name, value in FEATURES[one].settings.items()}
 
 
-def need_own_brokers(chosen: Collection[str]) -> bool:
+def need_private_brokers(chosen: Collection[str]) -> bool:
     """Return whether the run needs brokers that no other run can use."""
-    return any(FEATURES[one].own_brokers for one in chosen)
+    return any(FEATURES[one].private_brokers for one in chosen)
 
 
 def use_states(chosen: Collection[str]) -> bool:

@@ -65,7 +65,7 @@ class Queue:
 
 def _alone(one: Plan) -> bool:
     """Return whether a plan needs brokers that no other can use."""
-    return features.need_own_brokers(one.options.uses)
+    return features.need_private_brokers(one.options.uses)
 
 
 class Ways(NamedTuple):
@@ -99,13 +99,13 @@ def _job(queue: Queue, identity: Line | None, ways: Ways, name: str) -> None:
     sys.exit(Suite(queue, identity, ways, name).run())
 
 
-def write_document() -> None:
-    """Write docs/reliability.md from the record. Other jobs may do so at the same time."""
+def write_documents() -> None:
+    """Write the pages about reliability from the record. Other jobs may do so at the same time."""
     with record.locked():
-        text = report.document(record.runs(record.load()))
-        part = report.DOCUMENT.with_suffix(".part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(report.DOCUMENT)
+        for page, text in report.documents(record.runs(record.load())).items():
+            part = page.with_suffix(".part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(page)
 
 
 class Suite:
@@ -155,7 +155,7 @@ class Suite:
                 click.echo(f"{report.terminal(line)}  ({one.options.title})")
                 self._record({**line, "id": begun["id"]})
                 if self._identity:
-                    write_document()
+                    write_documents()
                 one = self._queue.take(after=one)
 
     def _record(self, line: Line) -> None:

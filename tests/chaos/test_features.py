@@ -34,11 +34,11 @@ def test_features_are_named_in_one_order_with_what_they_need() -> None:
         features.parse("json", 1, store="sqlite")
 
 
-def test_features_that_need_their_own_brokers_are_not_drawn() -> None:
+def test_features_that_need_private_brokers_are_not_drawn() -> None:
     drawn = {name for seed in range(40) for name in features.parse("drawn", seed).split("+")}
-    own = {name for name in features.FEATURES if features.need_own_brokers([name])}
-    assert own == {"secured", "upgrade"}
-    assert drawn == features.FEATURES.keys() - own
+    private = {name for name in features.FEATURES if features.need_private_brokers([name])}
+    assert private == {"secured", "upgrade"}
+    assert drawn == features.FEATURES.keys() - private
 
 
 def test_the_state_topic_is_set_only_where_it_is_needed() -> None:

@@ -1,4 +1,4 @@
-"""The record keeps every run, and docs/reliability.md says what it says."""
+"""The record keeps every run, and the pages about reliability say what it says."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ import pytest
 
 from chaos import __main__ as command
 from chaos import cluster as clusters
-from chaos import code_hash, record, report, suite
+from chaos import code_hash, faults, record, report, suite
+from chaos import plan as plans
 from chaos import run as runs
 from chaos.options import Options
 from chaos.plan import Plan
 from chaos.procutil import ROOT
+from chaos.promises import PROMISES
 from chaos.run import Result
 from chaos.violation import Violation
 from tests.chaos.evidence import good
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
 IDENTITY = {"engine": "abc", "suite": "def", "commit": "123"}
@@ -37,21 +39,22 @@ def line(*violations: str, seed: int = 1) -> record.Line:
     return {**record.of_result(result), **IDENTITY}
 
 
+def page(lines: Sequence[record.Line], path: Path = report.PROMISES_PAGE) -> str:
+    return report.documents(lines)[path]
+
+
 def test_a_run_that_passes_later_does_not_replace_one_that_was_broken(tmp_path: Path) -> None:
     file = tmp_path / "record.jsonl"
     for one in (line("not answered"), line(), line()):
         record.append(one, file)
     assert [one["outcome"] for one in record.load(file)] == ["broken", "passed", "passed"]
-    assert "| exactly-once | every request has exactly one committed answer | 2 of 3 |" in report.document(
-        record.load(file)
-    )
+    assert "\n| exactly-once | 2 of 3 | 12 | 12 |" in page(record.load(file))
 
 
 def test_a_run_that_raises_counts_as_not_passed() -> None:
     crash = {**record.of_crash(Options(5, "exactly-once"), "TimeoutError: r0 is not ready", 12.3), **IDENTITY}
-    text = report.document([line(), crash])
-    assert "| exactly-once | every request has exactly one committed answer | 1 of 2 |" in text
-    assert "crashed: TimeoutError: r0 is not ready" in text
+    assert "\n| exactly-once | 1 of 2 | 4 | 4 |" in page([line(), crash])
+    assert "crashed: TimeoutError: r0 is not ready" in page([line(), crash], report.RECORD)
     assert report.terminal(crash) == "FAIL  crashed: TimeoutError: r0 is not ready"
 
 
@@ -63,9 +66,8 @@ def test_a_run_that_was_killed_counts_as_not_passed(tmp_path: Path) -> None:
         record.append({**one, **IDENTITY}, file)
     runs = record.runs(record.load(file))
     assert [(one["seed"], one["outcome"]) for one in runs] == [(1, "crashed"), (2, "passed")]
-    text = report.document(runs)
-    assert "| exactly-once | every request has exactly one committed answer | 1 of 2 |" in text
-    assert "killed: the run has no end in the record" in text
+    assert "\n| exactly-once | 1 of 2 | 4 | 4 |" in page(runs)
+    assert "killed: the run has no end in the record" in page(runs, report.RECORD)
 
 
 def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pyte
     monkeypatch.setattr(clusters, "running", no_brokers)
     monkeypatch.setattr(runs, "execute", raises)
     monkeypatch.setattr(record, "append", lines.append)
-    monkeypatch.setattr(suite, "write_document", lambda: None)
+    monkeypatch.setattr(suite, "write_documents", lambda: None)
     plan = Plan(Options(5, "exactly-once"), [], [], 1.0)
     assert suite.run([plan], IDENTITY, suite.Ways(small_disks=False)) == 1
     assert [one["outcome"] for one in lines] == ["begun", "crashed"]
@@ -90,17 +92,39 @@ def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pyte
     assert lines[0]["engine"] == "abc"
 
 
-def test_the_document_stands_for_the_last_engine_and_names_broken_runs_of_all() -> None:
+def test_the_pages_stand_for_the_last_engine_and_the_record_names_broken_runs_of_all() -> None:
     old = {**line("not answered", seed=7), "engine": "old"}
-    text = report.document([old, line()])
+    assert "## Engine `abc`" in page([old, line()])
+    assert "\n| exactly-once | 1 of 1 | 4 | 4 |" in page([old, line()])
+    text = page([old, line()], report.RECORD)
     assert "## Engine `abc`" in text
-    assert "| exactly-once | every request has exactly one committed answer | 1 of 1 | 4 |" in text
     assert "engine `old`, seed 7, exactly-once:\n  - lost: not answered" in text
     assert "| `old` |" in text
 
 
+def test_a_promise_counts_the_runs_that_put_it_to_the_test() -> None:
+    """A broken run counts against every promise that it tests, and against no other."""
+    broken = {**line("not answered"), "mix": "clean", "happened": {"restart": 2}}
+    text = page([line(), broken])
+    assert "| exactly-once: every request has exactly one committed answer | 1 of 2 | 6 | 8 |" in text
+    assert "| deployments repeat nothing | 0 of 1 | 2 | 4 |" in text
+    assert "| at-most-once: no request starts twice | 0 of 0 | 0 | 0 |" in text
+
+
+def test_the_command_of_a_promise_describes_a_run_that_tests_it() -> None:
+    for promise in PROMISES:
+        with command.main.make_context("chaos", promise.command.split()) as context, context:
+            given = dict(context.params)
+            for name in ("only_list", "document", "write", "keep", "only_plan", "jobs"):
+                del given[name]
+            (options,) = command._chosen(given)
+        plan = plans.draw(options, rights=faults.RIGHTS)
+        run = {**record.of_beginning(options), "happened": Counter(one.kind.name for one in plan.faults)}
+        assert promise.tested_by(run), promise.text
+
+
 def test_faults_that_never_ran_and_clean_ones_are_named() -> None:
-    text = report.document([line()])
+    text = page([line()], report.RECORD)
     assert "4 in all, 1 of them clean" in text
     assert "Never injected into this engine: freeze-process" in text
 
@@ -110,9 +134,10 @@ def test_the_terminal_shows_the_verdict() -> None:
     assert report.terminal(line("not answered")).startswith("FAIL  4 faults")
 
 
-def test_the_document_in_the_repository_is_that_of_the_record() -> None:
-    """``scripts/chaos --document`` writes it."""
-    assert report.DOCUMENT.read_text(encoding="utf-8") == report.document(record.runs(record.load()))
+def test_the_pages_in_the_repository_are_those_of_the_record() -> None:
+    """``scripts/chaos --document`` writes them."""
+    for path, text in report.documents(record.runs(record.load())).items():
+        assert path.read_text(encoding="utf-8") == text
 
 
 def test_every_line_of_the_record_has_an_outcome_and_an_engine() -> None:

@@ -31,7 +31,7 @@ from chaos.procutil import ROOT
 from tests import namespaces
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
 _FORK: Any = multiprocessing.get_context("fork")
@@ -59,7 +59,7 @@ def test_plans_that_need_the_same_brokers_are_together_and_the_longest_first() -
     assert groups(plan(1), plan(2, 3, 5.0), plan(3, 1, 9.0), plan(4, 3, 7.0)) == [[4, 2], [3, 1]]
 
 
-def test_a_plan_with_brokers_of_its_own_shares_them_with_none() -> None:
+def test_a_plan_with_private_brokers_shares_them_with_none() -> None:
     upgrades = [plan(seed, 3, 9.0, "upgrade") for seed in (3, 4)]
     assert groups(plan(1, 3), *upgrades, plan(2, 3), plan(5)) == [[1, 2], [3], [4], [5]]
 
@@ -79,7 +79,7 @@ def test_two_jobs_run_every_plan_once_beside_each_other(monkeypatch: pytest.Monk
     monkeypatch.setattr(clusters, "running", no_brokers)
     monkeypatch.setattr(runs, "execute", raises)
     monkeypatch.setattr(record, "FILE", file)
-    monkeypatch.setattr(suite, "write_document", lambda: None)
+    monkeypatch.setattr(suite, "write_documents", lambda: None)
     planned = [plan(seed) for seed in range(6)]
     assert _in_a_child(lambda: suite.run(planned, {"engine": "abc"}, suite.Ways(small_disks=False, jobs=2))) == 1
     lines = record.runs(record.load(file))
@@ -102,6 +102,30 @@ def test_forms_add_up(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--long", "--features", "--part", "9999"])
     both = len(run_lists.LONG) + len(run_lists.FEATURES)
     assert f"there are the runs 1 to {both}" in capsys.readouterr().err
+
+
+def test_a_run_whose_faults_are_not_available_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would count as broken, or as a run that passed without any fault."""
+    executed: list[int] = []
+
+    def execute(planned: Sequence[Plan], *_: object) -> int:
+        executed.extend(one.options.seed for one in planned)
+        return 0
+
+    monkeypatch.setattr(procutil, "private_machine", frozenset)
+    monkeypatch.setattr(suite, "run", execute)
+    parts = [n + 1 for n, one in enumerate(run_lists.LONG) if one.seed in (320, 321, 166)]
+    with pytest.raises(SystemExit) as end:
+        main(["--long", *(text for part in parts for text in ("--part", str(part)))])
+    assert end.value.code == 0
+    assert executed == [166]
+    assert capsys.readouterr().err.count("not run, because none of its faults is available: ") == 2
+    with pytest.raises(SystemExit) as end:
+        main(["--mix", "loss"])
+    assert end.value.code == 1
+    assert "no run is possible" in capsys.readouterr().err
 
 
 def test_the_soak_takes_the_options_of_the_command_line() -> None:

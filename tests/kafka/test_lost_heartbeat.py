@@ -12,6 +12,7 @@ from confluent_kafka import admin
 from chaos import cluster as clusters
 from chaos import groups
 from chaos.cluster import until
+from chaos.node import Layout
 from chaos.requests import PARTITIONS
 from tests.contract.recorder import Recorder
 from worker.kafka import membership_check, properties
@@ -82,7 +83,7 @@ def test_a_removed_member_whose_client_finds_no_coordinator_notices_it(tmp_path:
 
 async def _cut_off(folder: Path) -> None:
     group, tag = f"g-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
-    async with clusters.running(folder / "kafka", 1, tag, small_disks=False) as cluster:
+    async with clusters.running(folder / "kafka", tag, Layout(1)) as cluster:
         topics = await cluster.make_topics()
         await asyncio.to_thread(groups.configure, cluster.bootstrap, group, {"consumer.session.timeout.ms": "3000"})
         lonely = Member(cluster, 0, group, topics.requests)
@@ -102,7 +103,7 @@ async def _cut_off(folder: Path) -> None:
 
 async def _play(folder: Path, *, taken_back: bool) -> None:
     group, tag = f"g-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
-    async with clusters.running(folder / "kafka", 1, tag, small_disks=False) as cluster:
+    async with clusters.running(folder / "kafka", tag, Layout(1)) as cluster:
         topics = await cluster.make_topics()
         # Who does not poll sends no other heartbeats than these.
         await asyncio.to_thread(groups.configure, cluster.bootstrap, group, {"consumer.heartbeat.interval.ms": "15000"})

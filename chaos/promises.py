@@ -1,0 +1,152 @@
+"""What the project promises, which runs put it to the test, and the command that would refute it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from chaos.record import Line
+
+
+class Promise(NamedTuple):
+    """A promise, what would refute it, and a command that exits with 1 if it finds that.
+
+    ``tested_by`` tells of a run in the record whether it puts the promise to the test.
+    """
+
+    text: str
+    refuted_by: str
+    command: str
+    tested_by: Callable[[Line], bool]
+
+
+def _guarantee(name: str) -> Callable[[Line], bool]:
+    return lambda line: line["guarantee"] == name
+
+
+def _mix(name: str) -> Callable[[Line], bool]:
+    return lambda line: line["mix"] == name
+
+
+def _feature(name: str) -> Callable[[Line], bool]:
+    return lambda line: name in str(line.get("features", "")).split("+")
+
+
+def _fault(*names: str) -> Callable[[Line], bool]:
+    return lambda line: any(line.get("happened", {}).get(name) for name in names)
+
+
+_FAULTS = "--faults 60 --gap 0.6"
+
+PROMISES = (
+    Promise(
+        "exactly-once: every request has exactly one committed answer",
+        "a second committed answer, or none",
+        f"--guarantee exactly-once {_FAULTS}",
+        _guarantee("exactly-once"),
+    ),
+    Promise(
+        "at-least-once: every request has an answer, and a second one only after a fault",
+        "a request without an answer, or a second answer that no fault explains",
+        f"--guarantee at-least-once {_FAULTS}",
+        _guarantee("at-least-once"),
+    ),
+    Promise(
+        "at-most-once: no request starts twice",
+        "a second start of a request in the handlers' journal",
+        f"--guarantee at-most-once {_FAULTS}",
+        _guarantee("at-most-once"),
+    ),
+    Promise(
+        "deployments repeat nothing",
+        "a second start under SIGTERM, restarts and scaling alone",
+        "--guarantee at-least-once --mix clean --faults 40 --session 20",
+        _mix("clean"),
+    ),
+    Promise(
+        "a request that always ends its process becomes a dead letter after its attempts",
+        "one start more than the limit, or another request that becomes a dead letter",
+        "--mix requests --minutes 2",
+        _mix("requests"),
+    ),
+    Promise(
+        "a detached task is answered once, whoever has its partition",
+        "a second committed answer, an overtaken request, or an offset that is never committed",
+        "--guarantee exactly-once --with detaching --faults 40",
+        _feature("detaching"),
+    ),
+    Promise(
+        "a task resumes from its last confirmed checkpoint",
+        "a start from an earlier checkpoint",
+        "--with checkpoints --faults 40",
+        _feature("checkpoints"),
+    ),
+    Promise(
+        "a cancelled request is answered once: `CANCELLED`, or with its result if it ended before",
+        "two answers, none, or a start long after it was cancelled",
+        "--guarantee exactly-once --with cancels --faults 40",
+        _feature("cancels"),
+    ),
+    Promise(
+        "a crash in a child process affects no other request",
+        "another request that starts again without a fault",
+        "--mix requests --minutes 2 --with limits",
+        _feature("isolation"),
+    ),
+    Promise(
+        "a chain of requests is exactly-once from end to end",
+        "a follow-up request that is missing, comes twice, or has no answered parent",
+        "--guarantee exactly-once --with follow-ups --faults 40",
+        _feature("follow-ups"),
+    ),
+    Promise(
+        "a future of the client is the answer to its request",
+        "a future that does not resolve, or to another result",
+        "--with client --faults 40",
+        _feature("client"),
+    ),
+    Promise(
+        "added partitions are served",
+        "a request in an added partition without an answer",
+        "--with partitions --mix add-partitions+restart --faults 20",
+        _feature("partitions"),
+    ),
+    Promise(
+        "a wrong wall clock loses and repeats nothing",
+        "a loss, a second answer, or a second start without another fault",
+        "--guarantee exactly-once --with clocks --mix clock-forward+clock-back+restart --faults 20",
+        _feature("clocks"),
+    ),
+    Promise(
+        "lost packets are only slow",
+        "a loss, or a second committed answer",
+        "--guarantee exactly-once --mix drop+loss --faults 24 --gap 1.5 --brokers 3",
+        _fault("drop", "loss"),
+    ),
+    Promise(
+        "a full disk of a broker stops nothing for good",
+        "a request without an answer",
+        "--mix broker-disk-full --faults 4 --gap 10 --brokers 3",
+        _fault("broker-disk-full"),
+    ),
+    Promise(
+        "passwords can be rotated, and the permissions in the manual suffice",
+        "a second start without another fault, or a request without an answer",
+        "--with secured --mix rotate-credentials+scale --faults 6 --gap 8 --session 20",
+        _feature("secured"),
+    ),
+    Promise(
+        "brokers can be upgraded while tasks run",
+        "a loss, or a second committed answer",
+        "--guarantee exactly-once --brokers 3 --with upgrade --faults 30",
+        _feature("upgrade"),
+    ),
+    Promise(
+        "nothing of this changes in an hour",
+        "any of these violations",
+        "--soak",
+        lambda line: line["load"] == "soak" and line["minutes"] >= 60,  # noqa: PLR2004 - an hour
+    ),
+)

@@ -9,7 +9,7 @@ import functools
 import os
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import TopicCollection, admin
 
@@ -17,6 +17,7 @@ from chaos.groups import administrator
 from chaos.node import Layout, Node
 from chaos.proxy import Link
 from chaos.requests import LARGEST, PARTITIONS
+from chaos.topics import Topics
 from chaos.users import make_certificate
 
 if TYPE_CHECKING:
@@ -35,15 +36,6 @@ STATE_CONFIG = {
 START_SECONDS = 90.0
 ISR_SECONDS = 120.0  # two runs share the CPUs
 _api: Any = admin  # its types are incomplete
-
-
-class Topics(NamedTuple):
-    """The topics of a run."""
-
-    requests: str
-    answers: str
-    dead_letters: str
-    states: str
 
 
 class Cluster:

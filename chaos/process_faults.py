@@ -18,10 +18,11 @@ from chaos.replicas import FAKE_HOST, NO_SETTINGS, SMALL_QUEUE
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from chaos.cluster import Cluster, Topics
+    from chaos.cluster import Cluster
     from chaos.plan import Fault
     from chaos.replicas import Replica, Replicas
     from chaos.stores import Store
+    from chaos.topics import Topics
 
 ROLLED_SECONDS = 20.0  # seconds for one replica to become ready before the next one stops
 CLAIM_SECONDS = 40.0  # seconds to wait for a target

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from chaos.cluster import Cluster, Topics
+    from chaos.cluster import Cluster
     from chaos.options import Options
+    from chaos.topics import Topics
 
 STOP_SECONDS = 120.0  # after SIGTERM: the last answers and commits alone may take a minute
 READY_SECONDS = 120.0

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from chaos.cluster import Cluster, Topics
+    from chaos.cluster import Cluster
     from chaos.evidence import Evidence, RecordId
     from chaos.plan import Plan
+    from chaos.topics import Topics
 
 
 class Result(NamedTuple):

@@ -21,9 +21,9 @@ from chaos.requests import LARGEST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chaos.cluster import Topics
     from chaos.evidence import RecordId
     from chaos.requests import Item
+    from chaos.topics import Topics
 
 FLUSH_SECONDS = 120.0
 # Longer than an open transaction can last: its time-out is 60 s by default, and brokers look for expired ones

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from chaos.cluster import Topics
     from chaos.options import Options
+    from chaos.topics import Topics
 
 MECHANISM = "SCRAM-SHA-512"
 BROKER_PEM = "broker.pem"  # the file with a broker's certificate and its key

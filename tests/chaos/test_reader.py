@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from chaos import traffic
-from chaos.cluster import ANSWER_PARTITIONS, Topics
+from chaos.cluster import ANSWER_PARTITIONS
 from chaos.messages import message
+from chaos.topics import Topics
 from tests.kafka_broker import running_broker
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from chaos import cluster as clusters
 from chaos.node import Layout
 from chaos.options import Options
+from chaos.topics import Topics
 from chaos.users import Users, permissions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from chaos.cluster import Topics
 
 SECONDS = 20.0
 GROUP = "group"
@@ -103,7 +103,7 @@ def test_a_user_may_do_what_is_listed_until_it_is_deleted(tmp_path: Path) -> Non
 
 
 def test_a_run_has_only_the_permissions_that_it_needs() -> None:
-    topics = clusters.Topics("requests", "answers", "dead_letters", "states")
+    topics = Topics("requests", "answers", "dead_letters", "states")
 
     def names(**given: Any) -> set[str]:
         return {f"{one.kind} {one.name}" for one in permissions(topics, GROUP, Options(1, **given))}

@@ -64,7 +64,7 @@ class ModelState:
     def begin(self) -> None:
         """A new process, which owns nothing yet."""
         config = dataclasses.replace(CONFIG, ordering=self.ordering, revoke_hold={self.protocol: HOLD_SECONDS})
-        self.shared = Shared.of(config, lambda: self.now)
+        self.shared = Shared.of(config, lambda: self.now, "a0000001")
         self.assignment = self.shared.assignment
         self.submitted: deque[Task] = deque()  # the executor's queue
         self.running: Task | None = None

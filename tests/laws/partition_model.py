@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from worker.core.claim import Claim
-    from worker.core.crash import Crash
     from worker.core.dispatch import DispatchRule
+    from worker.process.crash_reports import CrashReport
 
 LONG = 1_000_000
 FAILED = KafkaFailure("REQUEST_TIMED_OUT", "scripted")
@@ -42,9 +42,9 @@ class Model(ModelState):
         me = self._as_anything()
         self.committer = Committer(self.shared, me)
         long_tasks = LongTasks(self.shared, None, me)
-        no_crashes: dict[Partition, Crash] = {}
+        no_reports: dict[str, CrashReport] = {}
         self.rebalance = Rebalance(
-            self.shared, me, self.committer, me, me, me, None, me, long_tasks, lambda: no_crashes
+            self.shared, me, self.committer, me, me, me, None, me, long_tasks, lambda: no_reports
         )
 
     def _as_anything(self) -> Any:

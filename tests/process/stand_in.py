@@ -19,6 +19,7 @@ from worker.process.status_block import Command, StatusBlock
 if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
 
+TOKEN = "a0000001"
 TURN = 0.02  # seconds
 LONG_LOAD = 0.5  # seconds; several of the supervisor's turns
 
@@ -39,8 +40,8 @@ class StandIn:
         self.turns += 1
         self.status_block.stamp(0, self.state, 1, os.getpid())
         counters = {"polls_total": self.turns}
-        state, membership = self.state.name.lower(), {"protocol": "consumer", "member": self.member}
-        self.status_block.publish({"state": state, "counters": counters, "task": self.task, **membership})
+        state, identity = self.state.name.lower(), {"protocol": "consumer", "member": self.member, "token": TOKEN}
+        self.status_block.publish({"state": state, "counters": counters, "task": self.task, **identity})
         (self.folder / "joined").touch()
         command = self.status_block.command()
         if command & Command.START_TASKS and self.state is State.JOINING:

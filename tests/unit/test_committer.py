@@ -47,7 +47,7 @@ class Bench:
         config = SimpleNamespace(
             guarantee=guarantee, ordering="partition", batch_size=1, commit_every=1, commit_interval=5.0
         )
-        shared = Shared.of(cast("Any", config), lambda: self.now)
+        shared = Shared.of(cast("Any", config), lambda: self.now, "a0000001")
         self.assignment = shared.assignment
         self.owned, self.other = self.assignment.assign({PARTITION: 42, OTHER: 0})
         self.other.committed = Position(0, "")

@@ -27,12 +27,16 @@ class Admitted(NamedTuple):
 
 
 class Assignment:
-    """The partitions that this process owns. Each assignment begins a new lease. Used on the poll thread."""
+    """The partitions that this process owns. Each assignment begins a new lease. Used on the poll thread.
 
-    def __init__(self, ordering: str = "partition", *, batches: bool = False) -> None:
+    ``process`` is the token of this process.
+    """
+
+    def __init__(self, ordering: str = "partition", *, batches: bool = False, process: str = "") -> None:
         self.partitions: dict[Partition, OwnedPartition] = {}
         self._ordering = ordering
         self._batches = batches
+        self._process = process
         self._turns: deque[OwnedPartition] = deque()
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -50,7 +54,7 @@ class Assignment:
         self,
         offsets: Mapping[Partition, int | None],
         metadata: Mapping[Partition, CommitMetadata] | None = None,
-        crashes: Mapping[Partition, Crash] | None = None,
+        crashes: Mapping[Partition, Crash | None] | None = None,
     ) -> list[OwnedPartition]:
         """Begin a lease for each partition, at the group's committed offset. An older lease ends first.
 
@@ -67,6 +71,7 @@ class Assignment:
                 ordering=self._ordering,
                 batches=self._batches,
                 crash=(crashes or {}).get(partition),
+                process=self._process,
             )
             self.partitions[partition] = owned
             self._turns.append(owned)

@@ -6,6 +6,7 @@ offsets are relative to the committed one. Readers skip unknown fields, so later
 ========  ==========================================================================================================
 ``o``     the committed offset itself: metadata that another tool left beside another offset is ignored
 ``w``     tasks below this offset may have started, and the owner has not stopped cleanly
+``s``     the token of that owner
 ``b``     at-most-once: tasks from this many offsets before the committed one may have started without an answer
 ``q``     tasks below this offset may have crashed a process, and how often one did
 ``a``     failed attempts, by offset
@@ -66,11 +67,12 @@ class Detached(NamedTuple):
 class CommitMetadata:
     """The decoded metadata. See the module for the fields.
 
-    ``completed`` has the answered offsets above the lowest unanswered one, as ranges. ``detached`` and ``errors`` are
-    keyed by offset.
+    ``started_by`` is the token of the process that may have started tasks below ``started_below``. ``completed`` has
+    the answered offsets above the lowest unanswered one, as ranges. ``detached`` and ``errors`` are keyed by offset.
     """
 
     started_below: int | None = None
+    started_by: str = ""
     unanswered_from: int | None = None
     suspects: Suspects | None = None
     attempts: Mapping[int, int] = field(default_factory=dict)
@@ -89,6 +91,7 @@ def encode(metadata: CommitMetadata, offset: int) -> str:
     parts = [PREFIX, f"o{offset:x}"]
     if metadata.started_below is not None and metadata.started_below > offset:
         parts.append(f"w{metadata.started_below - offset:x}")
+        parts += [f"s{metadata.started_by}"] if metadata.started_by else []
     if metadata.unanswered_from is not None and metadata.unanswered_from < offset:
         parts.append(f"b{offset - metadata.unanswered_from:x}")
     if metadata.suspects is not None and metadata.suspects.below > offset:
@@ -166,6 +169,7 @@ def _read(fields: Mapping[str, str], offset: int) -> CommitMetadata:
     unanswered_from = offset - int(fields["b"], 16) if "b" in fields else None
     return CommitMetadata(
         started_below=offset + int(fields["w"], 16) if "w" in fields else None,
+        started_by=fields.get("s", ""),
         unanswered_from=unanswered_from,
         suspects=_read_suspects(fields["q"], offset) if "q" in fields else None,
         attempts=dict(_read_attempts(fields.get("a", ""), offset)),

@@ -1,4 +1,4 @@
-"""What is known about a crash: the task that the dead process was running."""
+"""What is known about the crash of a previous owner: the task that it was running."""
 
 from __future__ import annotations
 

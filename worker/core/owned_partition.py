@@ -65,12 +65,13 @@ class OwnedPartition:
         ordering: str = "partition",
         batches: bool = False,
         crash: Crash | None = None,
+        process: str = "",
     ) -> None:
         self.partition = partition
         self.lease = Lease(partition)
         self.queue = _queue_for(ordering)
         self.offsets = OffsetLedger()
-        self.starts = StartLog(metadata, crash)
+        self.starts = StartLog(metadata, crash, process)
         self.start_offset = start_offset
         self.committed: tuple[int, str] | None = None  # the last position that is known to be committed
         self.floor = 0  # at-most-once: the former committed offset, which lies above detached tasks

@@ -8,7 +8,7 @@ that could be blamed instead runs beside them.
 Short tasks get their limit many tasks ahead, in commits that are due anyway. A task of a second or more gets its own
 limit. So after a crash among short tasks the count is an upper bound: a healthy task may show one attempt too many,
 once. A process of the same replica knows more: its supervisor tells it which task the dead process was running
-(``Crash``).
+(``Crash``). The token in the metadata shows whether the range belongs to that process.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class StartLog:
     __slots__ = (
         "_crash",
         "_former",
+        "_process",
         "_recorded_waiting",
         "_restarting",
         "_to_blame",
@@ -46,8 +47,11 @@ class StartLog:
         "waiting",
     )
 
-    def __init__(self, former: CommitMetadata = EMPTY, crash: Crash | None = None) -> None:
-        """``crash`` is the task that the previous owner was running when it died, if known."""
+    def __init__(self, former: CommitMetadata = EMPTY, crash: Crash | None = None, process: str = "") -> None:
+        """``crash`` is the task that the process ``former.started_by`` was running when it died, if known.
+
+        ``process`` is the token of this process.
+        """
         # By offset: the attempt of a previous owner that saved a checkpoint. A crash does not count against it.
         self.progressed: dict[int, int] = {}
         self.confirmed = -1  # tasks below this offset may start
@@ -59,6 +63,7 @@ class StartLog:
         self._recorded_waiting: AbstractSet[int] = frozenset(former.waiting)  # as far as the broker may know
         self._restarting: set[int] = set()  # to start again once commits no longer record them as waiting
         self._former = former
+        self._process = process
         self._crash = crash
         self._to_blame = former.started_below is not None and (crash is None or crash.offset is not None)
 
@@ -167,12 +172,14 @@ class StartLog:
 
     def record(self, position: int, *, clean: bool) -> CommitMetadata:
         """Return the metadata for the next owner. If ``clean``, no task runs, so none can be blamed for a crash."""
-        below = -1 if clean else max(self.confirmed, self.requested)
+        below, process = -1 if clean else max(self.confirmed, self.requested), self._process
         suspects = self.suspects if self.suspects is not None and self.suspects.below > position else None
         if self._to_blame:  # no task has been charged yet, so the next owner has to do it
-            below, suspects = max(below, self._former.started_below or -1), self._former.suspects
+            below, process = max(below, self._former.started_below or -1), self._former.started_by
+            suspects = self._former.suspects
         return CommitMetadata(
             started_below=below if below > position else None,
+            started_by=process if below > position else "",
             suspects=suspects,
             attempts=self.attempts,
             waiting=frozenset(self.waiting),

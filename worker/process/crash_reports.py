@@ -1,7 +1,8 @@
 """Crash reports: the supervisor tells its processes through their status blocks about one that has died.
 
-A partition moves when the dead process has been removed from the group, and the reports arrive before that. They are
-valid only for a short time: later the partition may have had other owners, in other replicas.
+The reports arrive before the dead process is removed from the group, so before its partitions move. A report counts
+for a partition only if the dead process wrote the start limit that the next owner finds: in between, the partition may
+have had other owners, in other replicas.
 """
 
 from __future__ import annotations
@@ -13,56 +14,47 @@ from worker.core.model import Partition, key_text
 from worker.process.status_block import Activity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from worker.core.model import Task
     from worker.process.status_block import Start, StatusBlock
 
-VALID_SECONDS = 10.0
-
 
 class CrashReport(NamedTuple):
-    """The task that a process was running when it died at ``at`` (seconds since the epoch), and the partitions it
-    owned.
+    """The task that a process was running when it died. ``process`` is the token of that process."""
 
-    ``owned`` has the topics and numbers of all its partitions, not only that of the task.
-    """
-
-    at: float
+    process: str
     topic: str
     partition: int
     offset: int
     attempt: int
-    owned: list[tuple[str, int]]
 
 
-def report_of(start: Start, topics: Sequence[str], owned: Iterable[tuple[str, int]], now: float) -> CrashReport | None:
+def report_of(process: str, start: Start, topics: Sequence[str]) -> CrashReport | None:
     """Return the report about a process that has just died.
 
-    Return None if its executor was idle or does not say what it ran. In that case a task that has just ended may be the
-    cause and must not start again and again; the start limit tells which tasks may be affected.
+    Return None if it has shown no token, or if its executor was idle or does not say what it ran. In that case a task
+    that has just ended may be the cause and must not start again and again; the start limit tells which tasks may be
+    affected.
     """
-    if start.activity is not Activity.RUNNING:
+    if not process or start.activity is not Activity.RUNNING:
         return None
-    return CrashReport(now, topics[start.topic], start.partition, start.offset, start.attempt, list(owned))
+    return CrashReport(process, topics[start.topic], start.partition, start.offset, start.attempt)
 
 
-def valid(reports: Iterable[CrashReport], now: float) -> list[CrashReport]:
-    """Return the reports of the last seconds before ``now``, in seconds since the epoch.
-
-    A report from further ahead is older than it says: the clock was set back after it.
-    """
-    return [report for report in reports if abs(now - report.at) < VALID_SECONDS]
+def reports(status: StatusBlock) -> Mapping[str, CrashReport]:
+    """Return the crash reports of the supervisor, by the tokens of the dead processes."""
+    return {report.process: report for report in (CrashReport(*row) for row in status.crashes())}
 
 
-def crashes(status: StatusBlock, now: float) -> dict[Partition, Crash]:
-    """Return what is known about the crash of the last owner, by partition. The latest report counts."""
-    found: dict[Partition, Crash] = {}
-    for report in valid((CrashReport(*row) for row in status.crashes()), now):
-        found |= {Partition(topic, number): Crash(None) for topic, number in report.owned}
-        found[Partition(report.topic, report.partition)] = Crash(report.offset, report.attempt)
-    return found
+def crash_of(report: CrashReport | None, partition: Partition) -> Crash | None:
+    """Return what the report about a partition's previous owner says about this partition."""
+    if report is None:
+        return None
+    if partition != Partition(report.topic, report.partition):
+        return Crash(None)
+    return Crash(report.offset, report.attempt)
 
 
 class StartRecorder:

@@ -52,12 +52,11 @@ class Holder:
         executor: Executor,
         calls: GroupCalls,
         long_tasks: LongTasks,
-        token: str,
     ) -> None:
         config = shared.config
         single = config.batch_size == 1 and not config.offset_store
         self.enabled = bool(config.state_topic) and single
-        self.token = token
+        self.token = shared.token
         self._config = config
         self._guarantee = shared.guarantee
         self._consumer = consumer

@@ -11,17 +11,18 @@ import structlog
 from worker.core.commit_metadata import EMPTY, CommitMetadata, MetadataError, decode
 from worker.core.deadline import Deadline
 from worker.core.detached import begin_with, lost
+from worker.process.crash_reports import crash_of
 from worker.process.store_bridge import StoreBridge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from worker.core.commit_metadata import Range
-    from worker.core.crash import Crash
     from worker.core.model import Partition
     from worker.core.owned_partition import OwnedPartition
     from worker.kafka.ports import Consumer, Position
     from worker.process.committer import Committer
+    from worker.process.crash_reports import CrashReport
     from worker.process.dispatcher import Dispatcher
     from worker.process.holder import Holder
     from worker.process.long_tasks import LongTasks
@@ -64,7 +65,7 @@ class Rebalance:
         store: StoreBridge | None,
         snapshots: Snapshots,
         long_tasks: LongTasks,
-        crashes: Callable[[], Mapping[Partition, Crash]],
+        crash_reports: Callable[[], Mapping[str, CrashReport]],
     ) -> None:
         self._cancel_wait = shared.config.cancel_wait
         self._consumer = consumer
@@ -79,7 +80,7 @@ class Rebalance:
         self._clock = shared.clock
         self._snapshots = snapshots
         self._long_tasks = long_tasks
-        self._crashes = crashes
+        self._crash_reports = crash_reports
         self.held: dict[Partition, _Held] = {}  # the revoked partitions that are not released yet
 
     # -- assigned
@@ -123,7 +124,9 @@ class Rebalance:
                     self._report_lost_tasks(partition, missing)
                 if offset < position.offset:
                     again[partition] = offset
-        for owned in self._assignment.assign(offsets, left, self._crashes()):
+        reports = self._crash_reports()
+        crashes = {partition: crash_of(reports.get(found.started_by), partition) for partition, found in left.items()}
+        for owned in self._assignment.assign(offsets, left, crashes):
             owned.committed = position = positions[owned.partition]
             if position is not None:
                 owned.floor = position.offset

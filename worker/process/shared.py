@@ -24,6 +24,7 @@ class Shared:
     """The settings, the state and the clock of one worker process. Only the poll thread changes them."""
 
     config: ProcessConfig
+    token: str  # of this process in its group; no other process has it
     guarantee: Guarantee
     clock: Callable[[], float]  # seconds, never going backwards
     assignment: Assignment
@@ -32,7 +33,7 @@ class Shared:
     task_log: TaskLog
 
     @classmethod
-    def of(cls, config: ProcessConfig, clock: Callable[[], float]) -> Self:
+    def of(cls, config: ProcessConfig, clock: Callable[[], float], token: str) -> Self:
         """Return the values of a new process, which owns no partition yet."""
-        assignment = Assignment(config.ordering, batches=config.batch_size > 1)
-        return cls(config, GUARANTEES[config.guarantee], clock, assignment, Lifecycle(), Metrics(), TaskLog())
+        assignment = Assignment(config.ordering, batches=config.batch_size > 1, process=token)
+        return cls(config, token, GUARANTEES[config.guarantee], clock, assignment, Lifecycle(), Metrics(), TaskLog())

@@ -44,6 +44,7 @@ class Snapshots:
         self._decode = FORMATS[config.message_format].decode_request
         self._long_after = config.long_after
         self._block = block
+        self._token = shared.token
         self._metrics = shared.metrics
         self._lifecycle = shared.lifecycle
         self._assignment = shared.assignment
@@ -68,6 +69,7 @@ class Snapshots:
                 "state": state.name.lower(),
                 "protocol": self._consumer.protocol,
                 "member": self._consumer.member_id,
+                "token": self._token,
                 **self._metrics.snapshot(),
                 "partitions": {str(owned.partition): _partition(owned) for owned in self._assignment},
                 "task": None if running is None else _task(running, self._decode),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from worker.process.cancellations import Cancellations
 from worker.process.committer import Committer
-from worker.process.crash_reports import crashes
+from worker.process.crash_reports import reports
 from worker.process.delivery import DeliveryResponder
 from worker.process.dispatcher import Dispatcher
 from worker.process.fetcher import Fetcher
@@ -68,7 +68,7 @@ class Assembly:
     spans: AttemptSpans | None = None
 
     def __post_init__(self) -> None:
-        self._shared = Shared.of(self.config, self.clock)
+        self._shared = Shared.of(self.config, self.clock, self.token)
 
     def main_loop(self) -> MainLoop:
         """Return the main loop with all of its objects."""
@@ -160,7 +160,7 @@ class Assembly:
 
     @cached_property
     def _holder(self) -> Holder:
-        return Holder(self._shared, self.consumer, self.executor, self._calls, self._long_tasks, self.token)
+        return Holder(self._shared, self.consumer, self.executor, self._calls, self._long_tasks)
 
     @cached_property
     def _watcher(self) -> Watcher:
@@ -199,7 +199,7 @@ class Assembly:
             self._bridge,
             self._snapshots,
             self._long_tasks,
-            lambda: crashes(self.status, time.time()),
+            lambda: reports(self.status),
         )
 
     @cached_property

@@ -144,8 +144,8 @@ class Supervisor:
         phase = self._stopping.phase
         report = log.info if status == 0 and phase is not Phase.RUN else log.warning
         report("process.ended", slot=slot.number, pid=process.pid, ending=ending.name, **identity(process.task))
-        self._crashes.process_ended(slot.config, process, time.time())
-        self._crashes.tell([other for _, other in self._processes()], time.time())
+        self._crashes.process_ended(slot.config, process)
+        self._crashes.tell(other for _, other in self._processes())
         try:
             self._leaver.process_ended(slot.config, process, now)
         except OSError as error:  # out of memory or process numbers: the session time-out removes the member
@@ -224,7 +224,7 @@ class Supervisor:
                     log.warning("process.unstartable", slot=slot.number, reason=str(error))
                     self._replace(slot, Ending("unstartable"), now)
                 else:
-                    self._crashes.tell([process], time.time())
+                    self._crashes.tell([process])
                     log.info("process.started", slot=slot.number, pid=process.pid)
 
     def _command(self, phase: Phase) -> Command:

@@ -13,7 +13,11 @@ from worker.errors import ExitCode
 from worker.process.status_block import Command
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.process_fake.world import Process
+    from worker.core.model import Partition
+    from worker.kafka.ports import Position
 
 
 def a_process(world: World, **options: Any) -> Process:
@@ -55,6 +59,36 @@ def test_short_tasks_are_committed_before_they_start_too(world: World) -> None:
     since = world.clock()
     world.until(lambda: len(process.starts) == 31)
     assert world.clock() - since >= 3.0
+
+
+def test_a_revoked_partition_waits_for_the_commit_that_is_under_way(world: World) -> None:
+    """That commit records starts that do not happen any more. The next owner would report the requests as lost."""
+    world.quick()
+    world.quick(1)
+    process = a_process(world)
+    world.until(lambda: len(world.answers()) == 60)
+    world.run(1)
+    world.move(0, process)
+    world.move(1, process)
+    other = a_process(world)
+    world.run(2)
+    world.request("long", 1, work=Work(seconds=0.9))
+    world.until(lambda: (1, 30, 1) in process.starts)
+    world.run(0.2)
+    commit = process.consumer.commit
+
+    def revoke_meanwhile(positions: Mapping[Partition, Position]) -> None:
+        commit(positions)
+        process.consumer.commit = commit  # type: ignore[method-assign]
+        world.move(0, other)
+
+    process.consumer.commit = revoke_meanwhile  # type: ignore[method-assign]
+    world.quick(count=4)
+    world.until(lambda: 0 in other.owned)
+    world.run(5)
+    assert other.counter("lost_total") == 0
+    assert offsets(other) == [30, 31, 32, 33]
+    assert len(world.answers()) == 65
 
 
 def test_a_failed_attempt_is_the_last(world: World) -> None:

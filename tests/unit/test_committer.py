@@ -191,6 +191,22 @@ def test_to_look_whether_something_is_pending_changes_nothing(bench: Bench) -> N
     assert len(bench.client.sent) == 3
 
 
+@pytest.mark.parametrize("failure", [None, FAILURE])
+def test_a_revoked_partition_is_not_clean_while_a_commit_may_still_be_applied(
+    bench: Bench, failure: KafkaFailure | None
+) -> None:
+    """The next owner would blame tasks that were not started, or report them as lost. Chaos, seed 240."""
+    bench.owned.committed = Position(42, "")  # before the commit under way, which records a start
+    bench.owned.leave()
+    assert not bench.committer.is_clean(bench.owned)
+    bench.answer(0, failure)
+    assert not bench.committer.is_clean(bench.owned)
+    bench.tick()
+    assert not bench.committer.is_clean(bench.owned)
+    bench.answer(1)
+    assert bench.committer.is_clean(bench.owned)
+
+
 def test_a_task_that_is_given_up_is_not_blamed(bench: Bench) -> None:
     bench.answer()
     bench.start()

@@ -42,6 +42,7 @@ class OwnedPartition:
         "changed",
         "committed",
         "committed_detached",
+        "committing",
         "detached",
         "floor",
         "in_flight",
@@ -74,6 +75,7 @@ class OwnedPartition:
         self.starts = StartLog(metadata, crash, process)
         self.start_offset = start_offset
         self.committed: tuple[int, str] | None = None  # the last position that is known to be committed
+        self.committing = False  # a later position was sent and may be applied: its commit is under way, or failed
         self.floor = 0  # at-most-once: the former committed offset, which lies above detached tasks
         self.changed = False  # something has changed that no commit contains yet
         self.paused = False  # the client does not fetch it
@@ -346,6 +348,7 @@ class OwnedPartition:
 
     def recorded(self, characters: int) -> None:
         """Record that commit metadata of this size was sent."""
+        self.committing = True
         self.starts.recorded()
         self.room.recorded(characters)
 
@@ -357,7 +360,7 @@ class OwnedPartition:
         detached: Mapping[int, Detached],
     ) -> None:
         """Record a confirmed commit, with the start limit and the detached tasks that it recorded."""
-        self.committed, self.committed_detached = position, detached
+        self.committed, self.committed_detached, self.committing = position, detached, False
         self.starts.confirm(start_limit, waiting)
 
     # -- ended

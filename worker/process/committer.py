@@ -116,7 +116,7 @@ class Committer:
         """Return whether everything is committed that the next owner of an idle partition has to know."""
         if not owned.has_position:
             return True
-        if owned.committed is None:
+        if owned.committed is None or owned.committing:
             return False
         offset, text = owned.committed
         return self._position(owned, clean=True)[0] == (offset, commit_metadata.without_transaction(text))

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 SAMPLE_SECONDS = 4.0
 NO_PROGRESS_SECONDS = 75.0  # seconds without an answer or a commit, although everything is healed
-SETTLE_SECONDS = 9.0  # the same if missing answers may be lost: longer than any request takes
+SETTLE_SECONDS = (
+    15.0  # the same if answers may be lost: how long a dead process's tasks stay unreported after its session
+)
 _SHOWN = 8
 
 
@@ -86,13 +88,14 @@ class Progress:
             done = done and (self._follow_ups is None or self._follow_ups.quiet)
             if done and not wanted - answered:
                 return
-            # At-most-once commits before the work, and an answer may never come: wait until nothing changes.
-            if done and not all_answered and time.monotonic() - since > SETTLE_SECONDS:
-                return
             now = len(answered), sum(self.committed.values())
             if now != state:
                 state, since = now, time.monotonic()
-            elif time.monotonic() - since > NO_PROGRESS_SECONDS:
+            silent = time.monotonic() - since
+            # At-most-once commits before the work, and an answer may never come: wait until nothing changes.
+            if done and not all_answered and silent > self._replicas.options.session + SETTLE_SECONDS:
+                return
+            if silent > NO_PROGRESS_SECONDS:
                 missing = len(wanted - answered)
                 raise NoProgressError(
                     f"no answer and no commit for {NO_PROGRESS_SECONDS:g} s: {missing} unanswered, "

@@ -70,11 +70,10 @@ def answered_once(evidence: Evidence) -> Iterator[Violation]:
     found, starts, answered = windows(evidence), evidence.starts, evidence.answered
     unexplained = []
     for record in twice:
-        times = [answer.at for answer in answered[record]]
-        begin = starts[record][0].time if record in starts else min(times)
-        # The replica that answered first was hit. For requests that never start, that replica is unknown.
-        replicas = {entry.replica for entry in starts[record][:-1]} if record in starts else set()
-        if not any(explained((begin, max(times)), replica, found) for replica in replicas or {""}):
+        seen = [(answer.at, answer.replica) for answer in answered[record]]
+        seen += [(entry.time, entry.replica) for entry in starts.get(record, ())]
+        span = min(seen)[0], max(answer.at for answer in answered[record])
+        if not any(explained(span, replica, found) for _, replica in seen):
             unexplained.append(record)
     yield from violation_of("duplicate", "answered more than once, and no fault explains it", unexplained)
 

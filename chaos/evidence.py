@@ -26,6 +26,7 @@ class Answer(NamedTuple):
     sequence: int
     key: bytes | None
     at: float  # time of production
+    replica: str  # that sent it
 
 
 class DeadLetter(NamedTuple):
@@ -74,6 +75,24 @@ class Resolved(NamedTuple):
     outcome: str
     value: str
     wanted: str
+
+
+class Call(NamedTuple):
+    """A call of a command of the pipeline. ``last`` is the last line that it printed."""
+
+    command: str
+    code: int
+    killed: bool = False  # by the suite
+    healed: bool = False  # it began when there were no faults any more
+    last: str = ""
+
+
+class Audit(NamedTuple):
+    """The result of ``pipeline audit``: its exit code, and what it wrote."""
+
+    code: int
+    verdict: str
+    counts: Mapping[str, int]
 
 
 class FaultWindow(NamedTuple):
@@ -145,6 +164,11 @@ class Evidence:
 
     futures: Mapping[RecordId, Resolved] = field(default_factory=dict)  # of requests submitted through the client
     found_again: Mapping[RecordId, Resolved] = field(default_factory=dict)  # the same, found by their ids at the end
+
+    rows: Mapping[bytes, bytes] = field(default_factory=dict)  # of the pipeline's table: its requests by their keys
+    calls: Sequence[Call] = ()  # of the pipeline, except the audit
+    collected: Sequence[tuple[str, int, int]] = ()  # its answers and dead letters: topic, partition and offset
+    audit: Audit | None = None
 
     @property
     def starts(self) -> dict[RecordId, list[JournalEntry]]:

@@ -1,8 +1,9 @@
 """The faults that explain a second start or a second answer. Pure.
 
 A window belongs to the replicas that its fault hit: a replica's work is repeated only because *that* replica died,
-froze, was cut off or was fenced. The window extends beyond the fault by one session time-out, because a fenced member
-runs until its next heartbeat, by a second of reconnect back-off, and by two seconds for a small machine.
+froze, was cut off or was fenced, and a replica repeats another's work only because it froze or was cut off itself. The
+window extends beyond the fault by one session time-out, because a fenced member runs until its next heartbeat, by a
+second of reconnect back-off, and by two seconds for a small machine.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ RIGHTS_NEED = {
     "clocks": "clocks that jump, which need a C compiler (cc)",
 }
 RIGHTS = frozenset(RIGHTS_NEED)
-Area = Literal["process", "replica", "network", "clock", "broker", "store"]
+Area = Literal["process", "replica", "network", "clock", "broker", "store", "pipeline"]
 
 
 class Kind(NamedTuple):
@@ -150,6 +150,15 @@ KINDS = (
     ),
     Kind("store-kill", "store", 3, (0.5, 4.0), "stop the database as in a crash, and restart it", server=True),
     Kind("store-freeze", "store", 3, _PAUSES, "SIGSTOP to the database, and SIGCONT", sessions=True, server=True),
+    Kind(
+        "kill-pipeline",
+        "pipeline",
+        20,
+        (0.0, 6.0, 12.0, 20.0),
+        "SIGKILL to the Python process or the JVM of the Spark driver, 0 to 20 s after it has reached a broker",
+        clean=True,
+        needs="pipeline",
+    ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
 

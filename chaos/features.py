@@ -40,15 +40,18 @@ FEATURES = {
     "client": Feature({}, ("echo",), 0.25),
     "secured": Feature({}, private_brokers=True),
     "upgrade": Feature({}, private_brokers=True),
+    "pipeline": Feature({}),
 }
 CANCELLED_SHARE = 0.05  # of all requests, with the feature cancels
+# Two need brokers that no other run can use, and Spark needs a long run.
+NOT_DRAWN = {"secured", "upgrade", "pipeline"}
 
 
 def parse(names: str, seed: int, store: str = "") -> str:
     """Return the features of a run in a fixed order, joined by ``+``. ``drawn`` draws them. Raise ValueError."""
     if names == DRAWN:
         rng = random.Random(f"{seed}/features")
-        common = [name for name in FEATURES if not FEATURES[name].private_brokers]
+        common = [name for name in FEATURES if name not in NOT_DRAWN]
         chosen = {name for name in common if rng.random() < 0.5}  # noqa: PLR2004 - a coin
     else:
         chosen = set(filter(None, names.split("+")))
@@ -58,6 +61,8 @@ def parse(names: str, seed: int, store: str = "") -> str:
         raise ValueError("runs with an offset store use no features")
     if chosen >= {"secured", "client"}:
         raise ValueError("the feature client cannot be used with secured: it does not learn of rotated passwords")
+    if {"pipeline", "json"} <= chosen:
+        raise ValueError("the pipeline supports only protobuf: choose pipeline or json")
     chosen |= {FEATURES[name].needs for name in chosen} - {""}
     return "+".join(name for name in FEATURES if name in chosen)
 

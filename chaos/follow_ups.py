@@ -1,4 +1,4 @@
-"""The request topic as a worker sees it: follow-up requests, and the true end of each partition."""
+"""The request topic as a worker sees it: requests of handlers and the pipeline, and the end of each partition."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from chaos.clocks import unshifted
-from chaos.messages import sequence_of
+from chaos.messages import of_job, sequence_of
 from chaos.reading import SILENT_SECONDS, Reading, reading_client
-from chaos.requests import MOST_PARTITIONS, Item
+from chaos.requests import MOST_PARTITIONS, TABLE_JOB, Item
 
 if TYPE_CHECKING:
     from chaos.evidence import RecordId
@@ -22,8 +22,9 @@ QUIET_SECONDS = 2.0
 class FollowUps(Reading):
     """A reader of committed requests in a thread. Use it as a context manager.
 
-    ``parents`` maps each follow-up request to the request that sent it, ``items`` to its item. ``ends`` maps each
-    partition to the offset behind its last request. With transactions, the end of the log is behind a marker.
+    ``items`` are the follow-up requests and those that the pipeline has submitted. ``parents`` maps each follow-up
+    request to the request that sent it. ``ends`` maps each partition to the offset behind its last request. With
+    transactions, the end of the log is behind a marker.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -61,9 +62,11 @@ class FollowUps(Reading):
         where = (record.partition(), record.offset())
         self.ends[where[0]] = where[1] + 1
         parent = dict(record.headers() or ()).get(PARENT)
-        if parent is None:
+        if parent is not None:
+            partition, offset = parent.decode().rsplit("/", 2)[1:]
+            self.parents[where] = int(partition), int(offset)
+        elif not of_job(record.key(), TABLE_JOB):
             return
-        partition, offset = parent.decode().rsplit("/", 2)[1:]
-        self.parents[where] = int(partition), int(offset)
         self.sent_at[where] = unshifted(record.timestamp()[1] / 1000, time.time()) - time.time() + time.monotonic()
-        self.items[where] = Item(sequence_of(record.value()), 0.0, "sleep", record.key(), record.value())
+        kind = "echo" if parent is None else "sleep"
+        self.items[where] = Item(sequence_of(record.value()), 0.0, kind, record.key(), record.value())

@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 async def gather(run: Run, drained_at: float) -> Evidence:
     """Return the evidence of a run whose drain began at ``drained_at``."""
-    replicas, cluster, topics, *_, store = run.context
+    replicas, cluster, topics, *_, store, jobs = run.context
     follow_ups, injected = run.follow_ups, run.scheduler.injected
     if run.reader.unreadable:
         run.watched.failed.append(f"{run.reader.unreadable} records that are neither answers nor dead letters")
@@ -83,9 +83,13 @@ async def gather(run: Run, drained_at: float) -> Evidence:
         holds=log_events.holds(replicas.logs, time.time()),
         logged=log_events.features_used(replicas.logs),
         effects=store.effects() if store else None,
-        failed=[*run.watched.failed, *replicas.failed],
+        failed=[*run.watched.failed, *replicas.failed, *(jobs.failed if jobs else ())],
         futures=await asyncio.to_thread(run.clients.resolved, run.reader.answered) if run.clients else {},
         found_again=await asyncio.to_thread(run.clients.found_again, run.reader.answered) if run.clients else {},
+        rows=jobs.rows if jobs else {},
+        calls=jobs.calls if jobs else (),
+        collected=jobs.collected if jobs else (),
+        audit=jobs.audit if jobs else None,
         cancelled=run.canceller.confirmed,
         states=await asyncio.to_thread(states.read, cluster.bootstrap, topics.states),
     )

@@ -52,6 +52,16 @@ def json_request(sequence: int, payload: str) -> bytes:
     return json.dumps({"sequence": sequence, "payload": payload}).encode()
 
 
+def job_key(job: str, number: int) -> bytes:
+    """Return the key of a request of a job of the pipeline."""
+    return f"{job}/{number:010}".encode()
+
+
+def of_job(key: bytes | None, job: str) -> bool:
+    """Return whether it is the key of a request of this job."""
+    return key is not None and key.startswith(f"{job}/".encode())
+
+
 def sequence_of(value: bytes) -> int:
     """Return the sequence of a request in either format. Raise ValueError or DecodeError for other bytes."""
     if value.startswith(b"{"):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.answer_invariants import answered_once, answers_belong, dead_letters_belong, effects_once, nothing_lost
 from chaos.feature_invariants import cancelled_in_time, checkpoints_kept, client_resolves, follow_ups_belong
+from chaos.pipeline_invariants import audit_agrees, calls_end_well, collected_once, table_submitted
 from chaos.process_invariants import all_committed, exits_well, expectations_met, memory_flat
 from chaos.start_invariants import attempts_limited, handlers_in_order, order_kept, starts_belong
 
@@ -19,6 +20,7 @@ INVARIANTS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (
     *(nothing_lost, answered_once, answers_belong, dead_letters_belong, effects_once),
     *(starts_belong, attempts_limited, order_kept, handlers_in_order),
     *(checkpoints_kept, cancelled_in_time, follow_ups_belong, client_resolves),
+    *(table_submitted, calls_end_well, collected_once, audit_agrees),
     *(all_committed, exits_well, expectations_met, memory_flat),
 )
 

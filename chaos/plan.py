@@ -22,6 +22,7 @@ RECOVERY = {
     "clock": 2.0,
     "broker": 8.0,
     "store": 4.0,
+    "pipeline": 8.0,
 }
 
 
@@ -44,6 +45,7 @@ class Fault(NamedTuple):
             "clock": f"replica {self.replica}",
             "broker": f"broker {self.broker}",
             "store": "the store",
+            "pipeline": f"process {self.slot} of the driver",
         }
         length = f" for {self.seconds:g} s" if self.seconds else ""
         return f"{self.at:6.1f} s  #{self.number} {self.kind.name}: {targets[self.kind.area]}{length}"
@@ -107,4 +109,4 @@ def _places(kind: Kind, replica: int, replicas: int) -> list[str]:
         return [f"network {replica}"]
     if kind.area == "clock":
         return [f"clock {replica}"]
-    return {"broker": ["brokers"], "store": ["store"]}.get(kind.area, [])
+    return {"broker": ["brokers"], "store": ["store"], "pipeline": ["pipeline"]}.get(kind.area, [])

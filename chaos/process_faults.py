@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from chaos.cluster import Cluster
+    from chaos.pipeline_jobs import PipelineJobs
     from chaos.plan import Fault
     from chaos.replicas import Replica, Replicas
     from chaos.stores import Store
@@ -41,6 +42,7 @@ class RunContext(NamedTuple):
     broker_lock: asyncio.Lock
     store_lock: asyncio.Lock
     store: Store | None = None
+    jobs: PipelineJobs | None = None
 
 
 class NoTargetError(Exception):
@@ -241,9 +243,28 @@ async def duplicate_replica_other_host(context: RunContext, fault: Fault) -> Non
             context.replicas.record_unrequested_end(other)
 
 
+# -- the pipeline
+
+
+async def kill_pipeline(context: RunContext, fault: Fault) -> None:
+    """Kill a process of Spark's driver a while after it has reached a broker. Until then, Spark only starts."""
+    jobs = context.jobs
+    if jobs is None:
+        raise NoTargetError
+    ports = {link.port for link in context.cluster.links_of(0, -1)}
+    try:
+        await until(lambda: jobs.connected(ports), "", CLAIM_SECONDS)
+    except TimeoutError:
+        raise NoTargetError from None
+    await asyncio.sleep(fault.seconds)
+    if not jobs.kill(fault.slot):
+        raise NoTargetError
+
+
 FUNCTIONS = (
     *(kill_process, kill_child, term_process, freeze_process),
     *(freeze_replica, freeze_supervisor, kill_supervisor, restart, double_sigterm, small_queue, rolling_restart),
     *(clock_forward, clock_back, rotate_credentials),
     *(scale, duplicate_replica, duplicate_replica_other_host),
+    kill_pipeline,
 )

@@ -58,6 +58,24 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def session(leader: int) -> list[int]:
+    """Return the living processes of the session of a process that ``start`` has started, oldest first."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(OSError, psutil.Error):
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((process.create_time(), process.pid))
+    return [pid for _, pid in sorted(found)]
+
+
+def remote_ports(pid: int) -> set[int]:
+    """Return the ports that a process is connected to. Empty if it has ended."""
+    with contextlib.suppress(OSError, psutil.Error):
+        found = psutil.Process(pid).net_connections("tcp")
+        return {one.raddr.port for one in found if one.status == psutil.CONN_ESTABLISHED}
+    return set()
+
+
 def marked(run: str) -> dict[int, str]:
     """Return the living processes with the run's mark, with their command lines."""
     found = {}

@@ -144,6 +144,12 @@ PROMISES = (
         _feature("upgrade"),
     ),
     Promise(
+        "the pipeline submits each row once, collects each record once, and audits correctly",
+        "a row or a record that is missing or there twice, or another verdict than the suite's",
+        "--guarantee exactly-once --with pipeline --faults 20 --gap 8",
+        _feature("pipeline"),
+    ),
+    Promise(
         "nothing of this changes in an hour",
         "any of these violations",
         "--soak",

@@ -80,6 +80,8 @@ def used(evidence: Evidence) -> dict[str, int]:
         "follow-ups": len(evidence.follow_ups),
         "stored twice": len(evidence.copies),
         "futures": sum(bool(one.outcome) for one in evidence.futures.values()),
+        "calls of the pipeline": len(evidence.calls),
+        "calls of the pipeline that were killed": sum(one.killed for one in evidence.calls),
         "found by id": sum(bool(one.outcome) for one in evidence.found_again.values()),
     }
     return {name: count for name, count in found.items() if count}

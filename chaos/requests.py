@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chaos.features import CANCELLED_SHARE, FEATURES
-from chaos.messages import json_request, request
+from chaos.messages import job_key, json_request, request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,10 @@ MOST_PARTITIONS = 16  # after some were added
 KEYS = 40
 LARGEST = 3_000_000  # bytes that the request topic accepts: more than a default client fetches at a time
 LIFETIME = 3.0  # seconds until the deadline of a request that would otherwise hang
+
+# With the feature pipeline, every request belongs to a job: to that of the table, which the pipeline submits, or to the
+# job of all others. An audit counts answers to requests of no job as unexpected.
+TABLE_JOB, OTHER_JOB = "table", "others"
 
 LONG = (2.0, 7.0)  # seconds of a long task, longer than WORKER_LONG_AFTER
 TIMEOUT = 1.0  # seconds that an attempt may take in a request that overruns
@@ -132,9 +136,16 @@ def _feature_kind(rng: random.Random, options: Options) -> str:
 
 
 def _item(rng: random.Random, options: Options, number: int, at: float, kind: str) -> Item:
-    key = f"k{rng.randrange(KEYS)}" if options.ordering == "key" else f"r{number}"
+    shared = rng.randrange(KEYS) if options.ordering == "key" else None
     lifetime = LIFETIME if kind == "hang" else 0.0
-    return Item(number, round(at, 4), kind, key.encode(), _value(rng, options, number, kind), lifetime)
+    return Item(number, round(at, 4), kind, _key(options, number, shared), _value(rng, options, number, kind), lifetime)
+
+
+def _key(options: Options, number: int, shared: int | None) -> bytes:
+    """Return the key of a request: ``shared`` with others, or of this request alone."""
+    if "pipeline" in options.uses:
+        return job_key(OTHER_JOB, number if shared is None else shared)
+    return f"r{number}".encode() if shared is None else f"k{shared}".encode()
 
 
 def _value(rng: random.Random, options: Options, number: int, kind: str) -> bytes | None:

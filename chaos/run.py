@@ -14,6 +14,7 @@ from chaos.answer_invariants import unanswered
 from chaos.client_requests import KIND, Clients
 from chaos.follow_ups import FollowUps
 from chaos.gathering import Run, Watched, gather
+from chaos.pipeline_jobs import PipelineJobs
 from chaos.process_faults import RunContext
 from chaos.replicas import Replicas
 from chaos.scheduler import Scheduler
@@ -54,6 +55,8 @@ async def execute(plan: Plan, cluster: Cluster, folder: Path, echo: Callable[[st
             drained_at = await _under_faults(run)
             run.watched.failed.extend(text for text in [await run.reader.read_all()] if text)
             await run.progress.update()
+            if run.context.jobs:
+                await run.context.jobs.judge()
         finally:
             run.context.replicas.close()
         evidence = await gather(run, drained_at)
@@ -77,11 +80,15 @@ def _parts(stack: contextlib.ExitStack, plan: Plan, place: _Place, echo: Callabl
     cluster, topics, folder = place
     store = stack.enter_context(stores.opened(plan.options.store, folder))
     reader = stack.enter_context(Reader(cluster.bootstrap, topics))
-    chained = "follow-ups" in plan.options.uses
-    follow_ups = stack.enter_context(FollowUps(cluster.bootstrap, topics.requests)) if chained else None
+    others = plan.options.uses & {"follow-ups", "pipeline"}  # who send requests beside the suite
+    follow_ups = stack.enter_context(FollowUps(cluster.bootstrap, topics.requests)) if others else None
     submitter = Submitter(cluster.bootstrap, topics.requests)
     replicas = Replicas(plan.options, cluster, topics, folder, store.url if store else "")
-    context = RunContext(replicas, cluster, topics, asyncio.Lock(), asyncio.Lock(), store)
+    jobs = None
+    if "pipeline" in plan.options.uses:
+        jobs = PipelineJobs(replicas.client_environment, cluster.run, folder)
+        stack.callback(jobs.close)
+    context = RunContext(replicas, cluster, topics, asyncio.Lock(), asyncio.Lock(), store, jobs)
     clients = None
     if "client" in plan.options.uses:
         clients = Clients(replicas.client_environment, submitter)
@@ -132,18 +139,16 @@ async def _set_up(run: Run) -> None:
 
 async def _under_faults(run: Run) -> float:
     """Send the requests under faults, heal, wait for the rest, and drain. Return when the drain began."""
-    replicas, items = run.context.replicas, run.plan.items
+    replicas = run.context.replicas
     async with _beside(replicas.keep(), watch.sample(replicas, run.watched.samples)):
-        begin = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            plain = [item for item in items if not run.clients or item.kind != KIND]
-            group.create_task(run.submitter.send(plain, begin))
-            if run.clients:
-                group.create_task(run.clients.send([item for item in items if item.kind == KIND], begin))
-            group.create_task(run.canceller.send(items, run.submitter.stored, begin))
-            group.create_task(run.scheduler.run(run.plan.faults, begin))
-        await _heal(run.context)
-        run.echo("healed; waiting for the remaining answers")
+            if jobs := run.context.jobs:
+                group.create_task(jobs.work())
+            await _send_under_faults(run)
+            await _heal(run.context)
+            run.echo("healed; waiting for the remaining answers")
+            if jobs:
+                jobs.healed = True
         try:
             everything = run.plan.options.guarantee != "at-most-once"
             await run.progress.wait_done(run.submitter.sent, all_answered=everything)
@@ -152,6 +157,17 @@ async def _under_faults(run: Run) -> float:
     drained_at = time.monotonic()
     await replicas.drain()
     return drained_at
+
+
+async def _send_under_faults(run: Run) -> None:
+    items, begin = run.plan.items, time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        plain = [item for item in items if not run.clients or item.kind != KIND]
+        group.create_task(run.submitter.send(plain, begin))
+        if run.clients:
+            group.create_task(run.clients.send([item for item in items if item.kind == KIND], begin))
+        group.create_task(run.canceller.send(items, run.submitter.stored, begin))
+        group.create_task(run.scheduler.run(run.plan.faults, begin))
 
 
 @contextlib.asynccontextmanager

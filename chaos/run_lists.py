@@ -70,6 +70,10 @@ LONG = (
 _STATES = "cancels+checkpoints+detaching"
 _CHILDREN = "cancels+checkpoints+isolation+limits+extra-slots"
 _AROUND = "partitions+clocks+client+cancels+checkpoints+detaching"
+_SUBMITTED = (
+    *((EXACTLY, "partition", "consumer", 3), (AT_LEAST, "key", "classic", 3)),
+    (AT_MOST, "unordered", "consumer", 1),
+)
 _SOAK_GAP = 5.0
 _EVERYTHING = f"{_CHILDREN}+detaching+follow-ups+json+retention"
 
@@ -102,6 +106,11 @@ FEATURES = (
     *(
         _featured(246 + n, g, "detaching+upgrade", protocol=p, brokers=3, faults=30)
         for n, (g, p) in enumerate(zip(_ALL, ("consumer", "classic", "consumer"), strict=True))
+    ),
+    # Spark's commands, with gaps that give Spark time to start.
+    *(
+        _featured(250 + n, g, "pipeline", ordering=o, protocol=p, brokers=b, gap=8.0)
+        for n, (g, o, p, b) in enumerate(_SUBMITTED)
     ),
 )
 

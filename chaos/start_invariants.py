@@ -29,7 +29,7 @@ def starts_belong(evidence: Evidence) -> Iterator[Violation]:
     for record, entries in starts.items():
         for one, other in itertools.pairwise(entries):
             failed = one in crashed or (one in finishes and finishes[one].event == "raise")
-            if not failed and not explained((one.time, other.time), one.replica, found):
+            if not failed and not _explained(one, other, found):
                 unexplained.add(record)
     yield from violation_of("starts", "started again without a failure, and no fault explains it", unexplained)
 
@@ -104,7 +104,7 @@ def handlers_in_order(evidence: Evidence) -> Iterator[Violation]:
         for one, other in itertools.pairwise([None, *entries]):
             if other is None:
                 continue
-            if one and _overlap(one, other, finishes) and not explained((one.time, other.time), one.replica, found):
+            if one and _overlap(one, other, finishes) and not _explained(one, other, found):
                 overlapping.add(other.record)
             behind = ahead and other.record < ahead.record
             if ahead and behind and not explained((_first(evidence, other), other.time), "", found):
@@ -112,6 +112,14 @@ def handlers_in_order(evidence: Evidence) -> Iterator[Violation]:
             ahead = other if ahead is None or other.record > ahead.record else ahead
     yield from violation_of("handler order", "ran at the same time as another one of its group", overlapping)
     yield from violation_of("handler order", "started again after a later one of its group", late)
+
+
+def _explained(one: JournalEntry, other: JournalEntry, found: list[FaultWindow]) -> bool:
+    """Return whether a fault that lies between two starts hit the replica of either.
+
+    The later start may be that of a process that was frozen or cut off, and does not know yet that it was replaced.
+    """
+    return any(explained((one.time, other.time), start.replica, found) for start in (one, other))
 
 
 def _first(evidence: Evidence, entry: JournalEntry) -> float:

@@ -151,7 +151,8 @@ class Reader(Reading):
         request = (origin.partition, origin.offset)
         at = unshifted(record.timestamp()[1] / 1000, time.time()) - time.time() + time.monotonic()
         outcome = OUTCOMES.get(found.outcome, str(found.outcome))
-        self.answers.append(Answer(origin.topic, request, outcome, found.sequence, record.key(), at))
+        replica = found.worker.rpartition("-")[0]  # r0 of the process r0-1
+        self.answers.append(Answer(origin.topic, request, outcome, found.sequence, record.key(), at, replica))
         self.answered.add(request)
 
     def _add_dead_letter(self, record: Any) -> None:

@@ -16,7 +16,7 @@ def item(number: int, kind: str = "sleep", key: bytes | None = None) -> Item:
 
 def answer(offset: int, outcome: str = "OK", at: float = 0.0) -> Answer:
     sequence = 0 if outcome == "DEAD_LETTERED" else offset
-    return Answer(TOPIC, (0, offset), outcome, sequence, f"r{offset}".encode(), at or offset + 0.5)
+    return Answer(TOPIC, (0, offset), outcome, sequence, f"r{offset}".encode(), at or offset + 0.5, "r0")
 
 
 def entry(event: str, offset: int, time: float, attempt: int = 1, pid: int = 9, replica: str = "r0") -> JournalEntry:

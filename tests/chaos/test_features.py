@@ -30,15 +30,17 @@ def test_features_are_named_in_one_order_with_what_they_need() -> None:
         features.parse("canels", 1)
     with pytest.raises(ValueError, match="client cannot be used with secured"):
         features.parse("secured+client", 1)
+    with pytest.raises(ValueError, match="choose pipeline or json"):
+        features.parse("pipeline+json", 1)
     with pytest.raises(ValueError, match="offset store"):
         features.parse("json", 1, store="sqlite")
 
 
-def test_features_that_need_private_brokers_are_not_drawn() -> None:
+def test_features_that_need_private_brokers_or_spark_are_not_drawn() -> None:
     drawn = {name for seed in range(40) for name in features.parse("drawn", seed).split("+")}
     private = {name for name in features.FEATURES if features.need_private_brokers([name])}
     assert private == {"secured", "upgrade"}
-    assert drawn == features.FEATURES.keys() - private
+    assert drawn == features.FEATURES.keys() - private - {"pipeline"}
 
 
 def test_the_state_topic_is_set_only_where_it_is_needed() -> None:
@@ -61,7 +63,7 @@ def test_every_feature_has_its_requests() -> None:
 
 
 def test_features_do_not_change_the_other_requests() -> None:
-    plain, rich = drawn("").items, drawn(EVERYTHING.replace("+json", "")).items
+    plain, rich = drawn("").items, drawn(EVERYTHING.replace("+json", "").replace("+pipeline", "")).items
     featured = {kind for feature in features.FEATURES.values() for kind in feature.kinds}
     assert len(plain) == len(rich)
     for one, other in zip(plain, rich, strict=True):

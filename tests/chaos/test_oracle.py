@@ -83,6 +83,29 @@ def test_at_least_once_a_fault_excuses_what_it_overlaps_on_its_replica(fault: Fa
     assert broken(twice) >= found - {"handler order"}
 
 
+@pytest.mark.parametrize(("hit", "found"), [({"r1"}, set()), ({"r2"}, {"starts", "duplicate", "handler order"})])
+def test_a_process_that_was_replaced_and_wakes_up_may_start_a_request_after_its_successor(
+    hit: set[str], found: set[str]
+) -> None:
+    e = good("at-least-once")
+    late = [entry("start", 1, 1.1, pid=10, replica="r1"), entry("end", 1, 1.4, pid=10, replica="r1")]
+    frozen = FaultWindow(0.2, 1.0, frozenset(hit))
+    woken = replace(e, journal=[*e.journal, *late], answers=[*e.answers, answer(1)], fault_windows=[frozen])
+    assert broken(woken) == found
+
+
+@pytest.mark.parametrize(("hit", "found"), [("r1", set()), ("r2", {"duplicate"})])
+def test_a_request_answered_without_a_start_may_be_answered_again_after_a_fault(hit: str, found: set[str]) -> None:
+    """It was cancelled, and the commit with that answer was lost. The fault lies before the only start (seed 205)."""
+    e = good("at-least-once")
+    journal = [one._replace(time=one.time + 10.0) for one in e.journal]
+    early = answer(2, "CANCELLED", at=1.0)._replace(replica="r1")
+    answers = [*(one._replace(at=one.at + 10.0) for one in e.answers), early]
+    twice = replace(e, journal=journal, answers=answers, cancelled={(0, 2): 0.9})
+    window = FaultWindow(1.5, 2.0, frozenset([hit]))
+    assert broken(replace(twice, fault_windows=[window])) == found
+
+
 def test_exactly_once_no_fault_excuses_a_second_answer() -> None:
     assert broken(replace(answered_twice(good()), fault_windows=[FaultWindow(0.0, 9.0)])) == {"duplicate"}
 

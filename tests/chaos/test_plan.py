@@ -61,7 +61,7 @@ def test_some_faults_need_root_or_three_brokers_or_a_server_for_the_store() -> N
     assert "store-kill" not in names(brokers=3, rights=faults.RIGHTS, store="sqlite")
     assert names(brokers=3, rights=faults.RIGHTS, store="postgresql", uses=features.FEATURES) == set(faults.BY_NAME)
     featured = {"kill-child", "delete-records", "add-partitions", "clock-forward", "clock-back"}
-    featured |= {"rotate-credentials", "broker-upgrade"}
+    featured |= {"rotate-credentials", "broker-upgrade", "kill-pipeline"}
     assert not names(brokers=3, rights=faults.RIGHTS) & featured
     assert not names(brokers=3, rights={"packets"}, uses={"clocks"}) & featured
 

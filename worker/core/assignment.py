@@ -27,16 +27,12 @@ class Admitted(NamedTuple):
 
 
 class Assignment:
-    """The partitions that this process owns. Each assignment begins a new lease. Used on the poll thread.
+    """The partitions that this process owns. Each assignment begins a new lease. Used on the poll thread."""
 
-    ``process`` is the token of this process.
-    """
-
-    def __init__(self, ordering: str = "partition", *, batches: bool = False, process: str = "") -> None:
+    def __init__(self, ordering: str = "partition", *, batches: bool = False) -> None:
         self.partitions: dict[Partition, OwnedPartition] = {}
         self._ordering = ordering
         self._batches = batches
-        self._process = process
         self._turns: deque[OwnedPartition] = deque()
 
     def __iter__(self) -> Iterator[OwnedPartition]:
@@ -71,7 +67,6 @@ class Assignment:
                 ordering=self._ordering,
                 batches=self._batches,
                 crash=(crashes or {}).get(partition),
-                process=self._process,
             )
             self.partitions[partition] = owned
             self._turns.append(owned)

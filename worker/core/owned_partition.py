@@ -66,13 +66,12 @@ class OwnedPartition:
         ordering: str = "partition",
         batches: bool = False,
         crash: Crash | None = None,
-        process: str = "",
     ) -> None:
         self.partition = partition
         self.lease = Lease(partition)
         self.queue = _queue_for(ordering)
         self.offsets = OffsetLedger()
-        self.starts = StartLog(metadata, crash, process)
+        self.starts = StartLog(metadata, crash)
         self.start_offset = start_offset
         self.committed: tuple[int, str] | None = None  # the last position that is known to be committed
         self.committing = False  # a later position was sent and may be applied: its commit is under way, or failed
@@ -337,9 +336,12 @@ class OwnedPartition:
         """Return whether there is anything to commit."""
         return self.start_offset is not None or self.offsets.last >= 0 or self.offsets.watermark is not None
 
-    def metadata(self, *, clean: bool, transaction_id: str = "") -> CommitMetadata:
-        """Return the metadata for the next owner. If ``clean``, no task of this partition is running any more."""
-        recorded = self.starts.record(self.position, clean=clean)
+    def metadata(self, *, clean: bool, process: str = "", transaction_id: str = "") -> CommitMetadata:
+        """Return the metadata for the next owner. If ``clean``, no task of this partition is running any more.
+
+        ``process`` is the token of this process.
+        """
+        recorded = self.starts.record(self.position, clean=clean, process=process)
         completed = self.offsets.completed(MAX_RANGES)
         if self._former.ranges:
             completed = (*completed, *self._former.above(max(self.offsets.last + 1, self.position)))

@@ -34,7 +34,6 @@ class StartLog:
     __slots__ = (
         "_crash",
         "_former",
-        "_process",
         "_recorded_waiting",
         "_restarting",
         "_to_blame",
@@ -47,11 +46,8 @@ class StartLog:
         "waiting",
     )
 
-    def __init__(self, former: CommitMetadata = EMPTY, crash: Crash | None = None, process: str = "") -> None:
-        """``crash`` is the task that the process ``former.started_by`` was running when it died, if known.
-
-        ``process`` is the token of this process.
-        """
+    def __init__(self, former: CommitMetadata = EMPTY, crash: Crash | None = None) -> None:
+        """``crash`` is the task that the process ``former.started_by`` was running when it died, if known."""
         # By offset: the attempt of a previous owner that saved a checkpoint. A crash does not count against it.
         self.progressed: dict[int, int] = {}
         self.confirmed = -1  # tasks below this offset may start
@@ -63,7 +59,6 @@ class StartLog:
         self._recorded_waiting: AbstractSet[int] = frozenset(former.waiting)  # as far as the broker may know
         self._restarting: set[int] = set()  # to start again once commits no longer record them as waiting
         self._former = former
-        self._process = process
         self._crash = crash
         self._to_blame = former.started_below is not None and (crash is None or crash.offset is not None)
 
@@ -170,9 +165,12 @@ class StartLog:
 
     # -- committing
 
-    def record(self, position: int, *, clean: bool) -> CommitMetadata:
-        """Return the metadata for the next owner. If ``clean``, no task runs, so none can be blamed for a crash."""
-        below, process = -1 if clean else max(self.confirmed, self.requested), self._process
+    def record(self, position: int, *, clean: bool, process: str = "") -> CommitMetadata:
+        """Return the metadata for the next owner. If ``clean``, no task runs, so none can be blamed for a crash.
+
+        ``process`` is the token of this process.
+        """
+        below = -1 if clean else max(self.confirmed, self.requested)
         suspects = self.suspects if self.suspects is not None and self.suspects.below > position else None
         if self._to_blame:  # no task has been charged yet, so the next owner has to do it
             below, process = max(below, self._former.started_below or -1), self._former.started_by

@@ -60,6 +60,7 @@ class Committer:
         self.fenced = False  # the last commit failed because the group does not know this member
         self.round_trip = 0.002  # seconds from a commit to its reply, as a running mean
         self._guarantee = shared.guarantee
+        self._token = shared.token
         self._channel = channel
         self._assignment = shared.assignment
         self._metrics = shared.metrics
@@ -94,7 +95,8 @@ class Committer:
     def _position(
         self, owned: OwnedPartition, *, clean: bool, transaction_id: str = ""
     ) -> tuple[Position, CommitMetadata]:
-        recorded, offset = owned.metadata(clean=clean, transaction_id=transaction_id), owned.position
+        recorded = owned.metadata(clean=clean, process=self._token, transaction_id=transaction_id)
+        offset = owned.position
         if self._guarantee.starts_once:
             offset = _behind_starts(owned, recorded)
             recorded = dataclasses.replace(recorded, started_below=None, unanswered_from=owned.position)

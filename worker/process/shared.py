@@ -35,5 +35,5 @@ class Shared:
     @classmethod
     def of(cls, config: ProcessConfig, clock: Callable[[], float], token: str) -> Self:
         """Return the values of a new process, which owns no partition yet."""
-        assignment = Assignment(config.ordering, batches=config.batch_size > 1, process=token)
+        assignment = Assignment(config.ordering, batches=config.batch_size > 1)
         return cls(config, token, GUARANTEES[config.guarantee], clock, assignment, Lifecycle(), Metrics(), TaskLog())

@@ -43,7 +43,7 @@ def _lost_at_most_once(evidence: Evidence) -> Iterator[Violation]:
     missing = [record for record in unanswered(evidence) if record not in starts]
     silent = [record for record in missing if record not in evidence.reported_lost]
     yield from violation_of("lost", "neither answered nor started nor reported", silent)
-    unexplained = [r for r in missing if not explained((evidence.sent_at.get(r, 0.0), FOREVER), "", found)]
+    unexplained = [r for r in missing if not explained((evidence.sent_at.get(r, 0.0), FOREVER), (), found)]
     yield from violation_of("lost", "never started, and no fault explains it", unexplained)
     answered = evidence.answered
     normal = requests.DEAD_LETTERED | requests.EXPIRING
@@ -73,7 +73,7 @@ def answered_once(evidence: Evidence) -> Iterator[Violation]:
         seen = [(answer.at, answer.replica) for answer in answered[record]]
         seen += [(entry.time, entry.replica) for entry in starts.get(record, ())]
         span = min(seen)[0], max(answer.at for answer in answered[record])
-        if not any(explained(span, replica, found) for _, replica in seen):
+        if not explained(span, {replica for _, replica in seen}, found):
             unexplained.append(record)
     yield from violation_of("duplicate", "answered more than once, and no fault explains it", unexplained)
 

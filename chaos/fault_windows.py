@@ -15,7 +15,7 @@ from chaos.evidence import FaultWindow
 from chaos.faults import BY_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from chaos.evidence import Evidence, JournalEntry, Span
 
@@ -54,10 +54,10 @@ def _crashes(journal: Sequence[JournalEntry]) -> list[FaultWindow]:
     ]
 
 
-def explained(span: Span, replica: str, found: Sequence[FaultWindow]) -> bool:
-    """Return whether a fault that hit this replica overlaps the span. An empty ``replica`` accepts any fault."""
+def explained(span: Span, replicas: Collection[str], found: Sequence[FaultWindow]) -> bool:
+    """Return whether a fault that hit one of these replicas overlaps the span. Without replicas, any fault counts."""
     begin, end = span
     return any(
-        begin <= one.end and one.begin <= end and (not replica or not one.replicas or replica in one.replicas)
+        begin <= one.end and one.begin <= end and not (replicas and one.replicas and one.replicas.isdisjoint(replicas))
         for one in found
     )

@@ -67,7 +67,7 @@ def cancelled_in_time(evidence: Evidence) -> Iterator[Violation]:
         for record, at in evidence.cancelled.items()
         if record in starts
         and starts[record][0].time > at + REACH
-        and not explained((at, starts[record][0].time), "", found)
+        and not explained((at, starts[record][0].time), (), found)
     ]
     yield from violation_of("cancel", f"started more than {REACH:g} s after it was cancelled", late)
 
@@ -114,6 +114,6 @@ def follow_ups_belong(evidence: Evidence) -> Iterator[Violation]:
     unexplained = [
         record
         for record in several
-        if not explained((starts[record][0].time, starts[record][-1].time), starts[record][0].replica, found)
+        if not explained((starts[record][0].time, starts[record][-1].time), {starts[record][0].replica}, found)
     ]
     yield from violation_of("follow-ups", "more than one of a request, and no fault explains it", unexplained)

@@ -45,7 +45,7 @@ def attempts_limited(evidence: Evidence) -> Iterator[Violation]:
     yield from violation_of("attempts", f"an attempt numbered above {limit}", numbered)
     blocks = [] if once else [one for one in windows(evidence) if one.blocks]
     counted = Counter(
-        one.record for one in evidence.bad_starts if not explained((one.time, one.time), one.replica, blocks)
+        one.record for one in evidence.bad_starts if not explained((one.time, one.time), {one.replica}, blocks)
     )
     bad = {record for record, count in counted.items() if count > limit}
     yield from violation_of("attempts", f"more than {limit} starts without a good finish", bad)
@@ -90,7 +90,7 @@ def order_kept(evidence: Evidence) -> Iterator[Violation]:
 
 def _zombie(evidence: Evidence, entry: JournalEntry, found: list[FaultWindow]) -> bool:
     reported = evidence.options.guarantee == "at-most-once" and entry.record in evidence.reported_lost
-    return reported and explained((evidence.sent_at.get(entry.record, 0.0), entry.time), entry.replica, found)
+    return reported and explained((evidence.sent_at.get(entry.record, 0.0), entry.time), {entry.replica}, found)
 
 
 def handlers_in_order(evidence: Evidence) -> Iterator[Violation]:
@@ -107,7 +107,7 @@ def handlers_in_order(evidence: Evidence) -> Iterator[Violation]:
             if one and _overlap(one, other, finishes) and not _explained(one, other, found):
                 overlapping.add(other.record)
             behind = ahead and other.record < ahead.record
-            if ahead and behind and not explained((_first(evidence, other), other.time), "", found):
+            if ahead and behind and not explained((_first(evidence, other), other.time), (), found):
                 late.add(other.record)
             ahead = other if ahead is None or other.record > ahead.record else ahead
     yield from violation_of("handler order", "ran at the same time as another one of its group", overlapping)
@@ -119,7 +119,7 @@ def _explained(one: JournalEntry, other: JournalEntry, found: list[FaultWindow])
 
     The later start may be that of a process that was frozen or cut off, and does not know yet that it was replaced.
     """
-    return any(explained((one.time, other.time), start.replica, found) for start in (one, other))
+    return explained((one.time, other.time), {one.replica, other.replica}, found)
 
 
 def _first(evidence: Evidence, entry: JournalEntry) -> float:

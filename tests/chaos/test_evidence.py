@@ -52,7 +52,8 @@ def test_a_process_that_survived_explains_nothing() -> None:
 
 def test_a_fault_of_all_replicas_explains_what_any_replica_did() -> None:
     everywhere, one = FaultWindow(1.0, 2.0), FaultWindow(1.0, 2.0, frozenset({"r0"}))
-    assert explained((0.0, 1.5), "r1", [everywhere])
-    assert not explained((0.0, 1.5), "r1", [one])
-    assert explained((0.0, 1.5), "", [one])
-    assert not explained((2.5, 3.0), "r0", [one])
+    assert explained((0.0, 1.5), {"r1"}, [everywhere])
+    assert not explained((0.0, 1.5), {"r1"}, [one])
+    assert explained((0.0, 1.5), {"r1", "r0"}, [one])
+    assert explained((0.0, 1.5), (), [one])
+    assert not explained((2.5, 3.0), {"r0"}, [one])

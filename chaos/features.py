@@ -43,15 +43,14 @@ FEATURES = {
     "pipeline": Feature({}),
 }
 CANCELLED_SHARE = 0.05  # of all requests, with the feature cancels
-# Two need brokers that no other run can use, and Spark needs a long run.
-NOT_DRAWN = {"secured", "upgrade", "pipeline"}
+NOT_DRAWN = {"pipeline"}  # Spark needs a long run
 
 
 def parse(names: str, seed: int, store: str = "") -> str:
     """Return the features of a run in a fixed order, joined by ``+``. ``drawn`` draws them. Raise ValueError."""
     if names == DRAWN:
         rng = random.Random(f"{seed}/features")
-        common = [name for name in FEATURES if name not in NOT_DRAWN]
+        common = [name for name in FEATURES if name not in NOT_DRAWN and not FEATURES[name].private_brokers]
         chosen = {name for name in common if rng.random() < 0.5}  # noqa: PLR2004 - a coin
     else:
         chosen = set(filter(None, names.split("+")))

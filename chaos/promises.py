@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from chaos.record import has_feature
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +33,7 @@ def _mix(name: str) -> Callable[[Line], bool]:
 
 
 def _feature(name: str) -> Callable[[Line], bool]:
-    return lambda line: name in str(line.get("features", "")).split("+")
+    return lambda line: has_feature(line, name)
 
 
 def _fault(*names: str) -> Callable[[Line], bool]:

@@ -156,3 +156,8 @@ def newest_engine(lines: Sequence[Line]) -> str:
 def total_faults(line: Line) -> int:
     """Return the number of faults injected into a run; 0 for a crashed run, which has no figures."""
     return sum(line.get("happened", {}).values())
+
+
+def has_feature(line: Line, name: str) -> bool:
+    """Return whether a run used this feature. Runs from before there were features used none."""
+    return name in line.get("features", "").split("+")

@@ -6,7 +6,8 @@ It shares no code with the invariants and knows no faults, so it checks only wha
   at-most-once.
 - An answer belongs to a request that was sent.
 - If everything could be committed, a request starts at most ``max_attempts`` times without a good finish. Starts that
-  a drain or a revoked partition stopped do not count. With at-most-once, a request starts at most once.
+  a drain or a revoked partition stopped do not count, and neither does one start that crashed within 0.1 s, because an
+  idle process records a start while the task already runs. With at-most-once, a request starts at most once.
 - Within a partition or a key, requests first start in the order of their offsets. With at-most-once, this applies to
   each process separately, because a member that was cut off may start late what it had committed.
 - The committed offset of every partition is its end.
@@ -24,6 +25,7 @@ from typing import Any
 
 History = list[dict[str, Any]]
 USAGE = 2
+AT_ONCE = 0.1  # seconds
 
 
 def read(file: Path) -> History:
@@ -44,7 +46,7 @@ def check(history: History) -> list[str]:
     return found
 
 
-_TYPES = ("sent", "resent", "start", "end", "stop", "answer", "offset")
+_TYPES = ("sent", "resent", "start", "crash", "end", "stop", "answer", "offset")
 _Lines = dict[str, History]
 
 
@@ -74,12 +76,22 @@ def _attempts(run: dict[str, Any], lines: _Lines) -> list[str]:
     if not run["attempts_exact"]:
         return []
     starts.subtract(Counter(_where(line) for line in (*lines["end"], *lines["stop"])))
+    starts.subtract(_crashed_at_once(lines))
     limit = run["max_attempts"]
     return [
         f"{one} started {count} times without a good finish, the limit is {limit}"
         for one, count in sorted(starts.items())
         if count > limit
     ]
+
+
+def _crashed_at_once(lines: _Lines) -> set[str]:
+    began = {(_where(line), line["process"], line["attempt"]): float(line["time"]) for line in lines["start"]}
+    return {
+        _where(line)
+        for line in lines["crash"]
+        if float(line["time"]) - began[_where(line), line["process"], line["attempt"]] <= AT_ONCE
+    }
 
 
 def _order(run: dict[str, Any], lines: _Lines) -> list[str]:

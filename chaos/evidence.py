@@ -17,6 +17,9 @@ RecordId = tuple[int, int]  # partition and offset of a request
 Span = tuple[float, float]  # begin and end, in seconds of the system's monotonic clock
 
 
+AT_ONCE = 0.1  # seconds: a handler that crashes so soon may do so before its start is recorded
+
+
 class Answer(NamedTuple):
     """A committed answer. ``topic`` and ``record`` are its origin."""
 
@@ -212,6 +215,16 @@ class Evidence:
             for entries in self.starts.values()
             for one in entries
             if (one.pid, one.record, one.attempt) in crashes and one not in finishes
+        )
+
+    @property
+    def ended_at_once(self) -> frozenset[RecordId]:
+        """Return the requests of which a start ended its process within ``AT_ONCE`` seconds."""
+        ends = {
+            (entry.pid, entry.record, entry.attempt): entry.time for entry in self.journal if entry.event == "crash"
+        }
+        return frozenset(
+            one.record for one in self.crashed if ends[one.pid, one.record, one.attempt] - one.time <= AT_ONCE
         )
 
     @property

@@ -69,7 +69,7 @@ PROMISES = (
     ),
     Promise(
         "a request that always ends its process becomes a dead letter after its attempts",
-        "one start more than the limit, or another request that becomes a dead letter",
+        "two starts more than the limit, or another request that becomes a dead letter",
         "--mix requests --minutes 2",
         _mix("requests"),
     ),

@@ -67,7 +67,11 @@ def test_too_many_starts(tmp_path: Path) -> None:
     assert check(more, tmp_path) == [f"0/2 started {limit + 1} times without a good finish, the limit is {limit}"]
     blocked = replace(more, fault_windows=[FaultWindow(1.0, 2.0, blocks=True)])
     assert check(blocked, tmp_path) == []  # not judged: a start may have gone uncounted
-    once = replace(good("at-most-once"), journal=[*good().journal, entry("start", 2, 3.0)])
+    fatal = replace(more, journal=[*more.journal, entry("crash", 2, 3.001)])
+    assert check(fatal, tmp_path) == []  # one start that crashed at once may have gone uncounted
+    slow = replace(more, journal=[*more.journal, entry("crash", 2, 3.2)])
+    assert len(check(slow, tmp_path)) == 1
+    once = replace(good("at-most-once"), journal=[*good().journal, entry("start", 2, 3.0), entry("crash", 2, 3.001)])
     assert check(once, tmp_path) == ["0/2 started 2 times"]
 
 

@@ -158,6 +158,17 @@ def test_a_start_may_go_uncounted_only_where_nothing_could_be_committed(fault: F
     assert broken(replace(too_many_attempts(good()), fault_windows=[fault])) == found
 
 
+@pytest.mark.parametrize(("later", "allowed"), [(0.001, 1), (0.2, 0)])
+def test_one_start_may_go_uncounted_if_it_crashes_at_once(later: float, allowed: int) -> None:
+    """An idle process records the start while the task runs."""
+    e = attempts(good(), good().options.max_attempts)
+    crashed = [entry("start", 1, 0.5, pid=12), entry("crash", 1, 0.5 + later, pid=12)]
+    once = replace(e, journal=[*crashed, *e.journal])
+    assert ("attempts" in broken(once)) is not bool(allowed)
+    again = [one._replace(pid=13) for one in crashed]
+    assert "attempts" in broken(replace(once, journal=[*again, *once.journal])), "a second one is too many"
+
+
 def test_at_most_once_no_start_goes_uncounted() -> None:
     """Its second start is one too many, whatever the fault."""
     failed = [entry("start", 1, 0.8), entry("raise", 1, 0.9), entry("start", 1, 1.0), entry("raise", 1, 1.1)]

@@ -183,9 +183,12 @@ class Model(ModelState):
             owned = self.assignment.owner_of(task)
             assert owned is not None
             assert not task.claim.leaving
-            assert rule.unlimited or task.record.offset < owned.starts.confirmed, "no commit has recorded its start"
-            known_as_waiting = task.record.offset in self.recorded(owned.partition).waiting
-            assert rule.unlimited or not known_as_waiting, "a commit says that it waits"
+            unrecorded = rule.unlimited or (rule.at_once and owned.starts.confirmed >= 0)
+            assert unrecorded or task.record.offset < owned.starts.confirmed, "no commit has recorded its start"
+            recorded = self.recorded(owned.partition)
+            assert rule.unlimited or task.record.offset not in recorded.waiting, "a commit says that it waits"
+            counted = recorded.attempts.get(task.record.offset, 0)
+            assert rule.unlimited or counted >= task.attempt, "no commit has recorded its failed attempts"
             self.waiting[owned].discard(task.record.offset)
             self.restarting[owned].discard(task.record.offset)
         self.submitted.extend(tasks)

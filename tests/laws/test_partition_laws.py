@@ -36,6 +36,7 @@ dispatch_rules = st.sampled_from(
         DispatchRule(1, 2),
         DispatchRule(3, 1),
         DispatchRule(3, 1, unlimited=True),
+        DispatchRule(3, 1, at_once=True),
         DispatchRule(4, 1, one_partition=True),
     ]
 )

@@ -57,6 +57,36 @@ def test_while_start_limits_are_not_to_be_had_work_goes_on(world: World) -> None
     world.until(lambda: world.committed() == 2, seconds=10_000)
 
 
+@pytest.mark.parametrize("code", ["ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"])
+def test_while_the_group_refuses_the_commits_nothing_starts(world: World, code: str) -> None:
+    """The broker is there, and the partition may have another owner: a start would not be counted."""
+    world.broker.fail_commits(code, 8)
+    world.request("long", work=Work(seconds=2.0))
+    process = world.process()
+    world.until(lambda: process.counter("commit_failures_total", code) == 8, seconds=20)
+    assert process.starts == []
+    world.until(lambda: world.committed() == 1, seconds=20)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+@pytest.mark.parametrize("delay", [0.002, 0.3, 0.9])
+def test_a_failed_attempt_is_recorded_before_the_next_one(world: World, delay: float, *, idle: bool) -> None:
+    """However long a commit takes: a crash would lose all attempts that no commit has recorded."""
+    before = 30 if idle else 0
+    if idle:
+        world.quick()
+    process = world.process(retry_first=0.02, retry_greatest=0.1, max_attempts=10)
+    world.until(lambda: (world.committed() or 0) == before)
+    world.broker.commit_delay = delay
+    world.request("flaky", work=[failing(0.0005)] * 10)
+    while len(world.answers()) == before:
+        made = len([start for start in process.starts if start[1] == before])
+        counted = world.noted().attempts.get(before, 0)
+        assert made - counted <= 1
+        world.run(0.001)
+    assert made == 10
+
+
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 def test_tasks_that_run_alone_follow_each_other_at_once(world: World, ordering: str) -> None:
     """Each waits for the answer to the one before and for its start_limit, and for nothing else."""
@@ -184,6 +214,26 @@ def test_what_kills_every_process_is_a_dead_letter(world: World, place: int) -> 
     assert [answer.attempt for n, answer in enumerate(answers) if n != place] == [1, 1]
     (dead_letter,) = world.dead_letters()
     assert dict(dead_letter.headers)["x-attempts"] == b"3"
+
+
+def test_what_kills_idle_processes_before_a_commit_gets_one_start_more_at_most() -> None:
+    """The next owner records the start first, also if it has been idle for long."""
+    world = World(partitions=6)
+    processes = [world.process() for _ in range(6)]
+    for number in range(6):
+        world.quick(number)
+    world.run(5)
+    world.broker.commit_delay = 0.05
+    world.request("kill", work=KILL)
+    deaths = 0
+    while (0, 30) not in world.answered():
+        world.run(0.001)
+        for process in [one for one in processes if _is_fatal(one, 0.0)]:
+            deaths += 1
+            processes.remove(process)
+            process.kill()
+            world.broker.group(GROUP).leave(process.consumer)
+    assert deaths == 4
 
 
 def test_failed_attempts_and_deaths_count_together(world: World) -> None:

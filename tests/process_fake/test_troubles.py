@@ -163,12 +163,12 @@ def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> No
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_failed_commit_is_sent_again(world: World, applied: bool) -> None:
     """Also when nothing new was settled since; it may have been applied, which does no harm."""
-    world.broker.fail_commits("REBALANCE_IN_PROGRESS", 3, applied=applied)
+    world.broker.fail_commits("REQUEST_TIMED_OUT", 3, applied=applied)
     world.request()
     process = world.process()
     world.until(lambda: process.counter("commits_total"))
     assert world.committed() == 1
-    assert process.counter("commit_failures_total", "REBALANCE_IN_PROGRESS") == 3
+    assert process.counter("commit_failures_total", "REQUEST_TIMED_OUT") == 3
 
 
 def test_a_failed_commit_is_not_repeated_in_a_hurry(world: World) -> None:

@@ -27,7 +27,7 @@ def an_assignment(**queued: int) -> Assignment:
 def confirm(assignment: Assignment) -> None:
     """What is asked for is committed."""
     for owned in assignment:
-        owned.confirm((owned.position, ""), owned.starts.requested, frozenset(owned.starts.waiting), {})
+        owned.confirm((owned.position, ""), owned.starts.requested, owned.starts.restarts, {})
 
 
 def taken(assignment: Assignment, rule: DispatchRule, in_flight: int = 0, now: float = 0.0) -> list[tuple[int, int]]:
@@ -109,6 +109,31 @@ def test_what_starts_without_a_commit_is_recorded_by_the_next_one() -> None:
     assignment = an_assignment(deep=9)
     assert len(taken(assignment, DispatchRule(3, 1, unlimited=True))) == 3
     assert requested(assignment) == [3, -1, -1]
+
+
+def test_the_first_start_of_a_lease_is_recorded_first_even_in_an_idle_process() -> None:
+    """Its task may be what has just killed the previous owner within the time that a commit takes."""
+    assignment, rule = an_assignment(deep=3), DispatchRule(2, 1, at_once=True)
+    assert taken(assignment, rule) == []
+    assignment.request_starts(DispatchRule(1, 1, alone=True), 0.0, in_flight=0)
+    confirm(assignment)
+    assert taken(assignment, rule) == [(0, 0), (0, 1)], "the second start is recorded by the next commit"
+
+
+def test_a_failed_task_starts_again_only_when_a_commit_has_recorded_it_even_in_an_idle_process() -> None:
+    assignment, rule = an_assignment(deep=1), DispatchRule(2, 1, at_once=True)
+    assignment.request_starts(rule, 0.0, in_flight=0)
+    confirm(assignment)
+    (task,) = assignment.take(rule, 0.0, in_flight=0)
+    task.attempt = 1
+    owned = assignment.partitions[DEEP]
+    owned.fail(task)
+    owned.requeue(task)
+    assert taken(assignment, rule) == []
+    assignment.request_starts(rule, 0.0, in_flight=0)
+    assert taken(assignment, rule) == []
+    confirm(assignment)
+    assert taken(assignment, rule) == [(0, 0)]
 
 
 def test_a_task_alone_is_asked_for_when_the_one_before_has_ended() -> None:

@@ -178,12 +178,14 @@ def test_a_task_that_is_taken_over_starts_only_when_a_commit_has_recorded_it() -
     """If its process crashes, the next owner has to count this attempt."""
     owned = owned_with(Detached(1, HOLDER))
     fetch(owned, 5)
-    owned.starts.confirm(10, set())
+    owned.starts.confirm(10, {})
     owned.take_over(5, 1, 0.0)
     owned.request_starts(1, 0.0)
     assert not owned.starts.may_start(5)
     assert not owned.take(1, 0.0, below=10)
-    owned.confirm((5, ""), 10, set(), {})
+    owned.confirm((5, ""), 10, {}, {})
+    assert not owned.starts.may_start(5), "a commit that was under way before does not record it"
+    owned.confirm((5, ""), 10, owned.starts.restarts, {})
     assert owned.starts.may_start(5)
     assert [task.offset for task in owned.take(1, 0.0, below=10)] == [5]
 

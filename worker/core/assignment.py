@@ -128,7 +128,8 @@ class Assignment:
             if len(tasks) >= limit or (single and (tasks or not alone)):
                 return tasks, True
             unlimited = rule.unlimited and not suspect
-            below = math.inf if unlimited else owned.starts.confirmed
+            at_once = rule.at_once and not suspect and owned.starts.confirmed >= 0
+            below = math.inf if unlimited or at_once else owned.starts.confirmed
             taken = owned.take(1 if single else min(share, limit - len(tasks)), now, below=below, unlimited=unlimited)
             if taken:
                 tasks += taken

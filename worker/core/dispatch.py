@@ -17,7 +17,8 @@ OVERLAP_SECONDS = 0.002
 class DispatchRule(NamedTuple):
     """Dispatch ``limit`` tasks at a time while the executor has fewer than ``ahead``.
 
-    If ``unlimited``, tasks need not wait for a commit that records their start. If ``alone``, nothing is dispatched
+    If ``unlimited``, tasks need not wait for a commit that records their start. If ``at_once``, this applies only to
+    first starts, in partitions where this process has recorded a start before. If ``alone``, nothing is dispatched
     beside a task. If ``strict``, the answer to the previous task must be confirmed too. If ``one_partition``, tasks
     that are dispatched together come from one partition. ``further`` is the number of extra starts to request ahead.
     """
@@ -25,6 +26,7 @@ class DispatchRule(NamedTuple):
     limit: int
     ahead: int
     unlimited: bool = False
+    at_once: bool = False
     alone: bool = False
     strict: bool = False
     one_partition: bool = False
@@ -43,10 +45,11 @@ def rule_for_singles(
     if strict or seconds >= max(EXACT_SECONDS, ROUND_TRIPS * round_trip):
         return DispatchRule(1, 1, alone=True, strict=strict, unlimited=unlimited and not strict)
     # In an idle process a short task starts at once, while its start is being recorded: waiting for the commit would be
-    # most of its latency. The price is that a crash within this millisecond is not counted.
+    # most of its latency. The price is that a crash within this millisecond is not counted. The next owner of the
+    # partition records the same start first, so a task that always crashes gets one start more than its limit.
     further = min(MAX_FURTHER, int(2 * round_trip / max(seconds, 1e-6)))
     ahead = 2 if seconds >= OVERLAP_SECONDS else chunk if apart else 1
-    return DispatchRule(chunk, ahead, unlimited=unlimited or (idle and chunk > 1), further=further)
+    return DispatchRule(chunk, ahead, unlimited=unlimited, at_once=idle and chunk > 1, further=further)
 
 
 def rule_for_batches(*, size: int, one_partition: bool, unlimited: bool) -> DispatchRule:

@@ -18,7 +18,6 @@ from worker.core.start_log import StartLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from worker.core.crash import Crash
     from worker.core.model import Partition, Record
@@ -150,7 +149,7 @@ class OwnedPartition:
         tasks = self.queue.take(limit, below, now, held=() if unlimited else self.starts.held)
         if tasks:
             self.in_flight += len(tasks)
-            if self.starts.waiting:
+            if self.starts.held:
                 for task in tasks:
                     self.starts.started(task.record.offset)
             else:
@@ -271,7 +270,7 @@ class OwnedPartition:
         del self.detached[offset]
         task = self._blocking.pop(offset)
         task.attempt = attempts
-        self.starts.taken_over(offset, attempts)
+        self.starts.failed(offset, attempts)
         self.queue.unblock(task, ready_at)
         self.changed = True
 
@@ -351,19 +350,18 @@ class OwnedPartition:
     def recorded(self, characters: int) -> None:
         """Record that commit metadata of this size was sent."""
         self.committing = True
-        self.starts.recorded()
         self.room.recorded(characters)
 
     def confirm(
         self,
         position: tuple[int, str],
         start_limit: int,
-        waiting: AbstractSet[int],
+        restarts: Mapping[int, int],
         detached: Mapping[int, Detached],
     ) -> None:
-        """Record a confirmed commit, with the start limit and the detached tasks that it recorded."""
+        """Record a confirmed commit, with the starts and the detached tasks that it recorded."""
         self.committed, self.committed_detached, self.committing = position, detached, False
-        self.starts.confirm(start_limit, waiting)
+        self.starts.confirm(start_limit, restarts)
 
     # -- ended
 

@@ -20,6 +20,7 @@ from worker.core.commit_metadata import EMPTY, LONGEST_ERROR, MOST_ERRORS, Commi
 from worker.core.retry import End, attempts_after
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from worker.core.crash import Crash
@@ -34,7 +35,6 @@ class StartLog:
     __slots__ = (
         "_crash",
         "_former",
-        "_recorded_waiting",
         "_restarting",
         "_to_blame",
         "attempts",
@@ -54,10 +54,9 @@ class StartLog:
         self.requested = -1  # the limit that the next commit will record
         self.attempts: dict[int, int] = dict(former.attempts)  # failed attempts of unanswered tasks
         self.errors: dict[int, str] = dict(former.errors)  # types of the last errors, of the latest failures
-        self.waiting: set[int] = set(former.waiting)  # failed tasks that have not started again
+        self.waiting: set[int] = set(former.waiting)  # failed tasks whose next start is not requested yet
         self.suspects = _suspects(former, crash)
-        self._recorded_waiting: AbstractSet[int] = frozenset(former.waiting)  # as far as the broker may know
-        self._restarting: set[int] = set()  # to start again once commits no longer record them as waiting
+        self._restarting: set[int] = set()  # failed tasks that start again once a commit has recorded it
         self._former = former
         self._crash = crash
         self._to_blame = former.started_below is not None and (crash is None or crash.offset is not None)
@@ -110,8 +109,13 @@ class StartLog:
 
     @property
     def held(self) -> AbstractSet[int]:
-        """Return the failed tasks that the broker still knows as waiting. They may not start yet."""
-        return self._recorded_waiting | self.waiting if self._recorded_waiting or self.waiting else frozenset()
+        """Return the failed tasks that may not start again yet, because no confirmed commit has recorded it."""
+        return self.waiting | self._restarting if self.waiting or self._restarting else frozenset()
+
+    @property
+    def restarts(self) -> Mapping[int, int]:
+        """Return the failed tasks whose next start the next commit records, with the attempts that it records."""
+        return {offset: self.attempts.get(offset, 0) for offset in self._restarting}
 
     def may_start(self, offset: int) -> bool:
         """Return whether a confirmed commit has recorded the next start of this task."""
@@ -148,14 +152,6 @@ class StartLog:
             del self.errors[next(iter(self.errors))]
         self.waiting.add(offset)
 
-    def taken_over(self, offset: int, attempts: int) -> None:
-        """Record that a detached task starts here after ``attempts`` attempts, once a commit has recorded them.
-
-        No commit may be under way.
-        """
-        self.failed(offset, attempts)
-        self._recorded_waiting = {*self._recorded_waiting, offset}
-
     def settled(self, offset: int) -> None:
         """Record that the answer is confirmed."""
         self.attempts.pop(offset, None)
@@ -184,15 +180,12 @@ class StartLog:
             errors=self.errors,
         )
 
-    def recorded(self) -> None:
-        """Record that the metadata from ``record`` was sent and may be applied."""
-        self._recorded_waiting |= self.waiting
-
-    def confirm(self, limit: int, waiting: AbstractSet[int]) -> None:
-        """Record that a commit with this limit and these waiting tasks was confirmed."""
+    def confirm(self, limit: int, restarts: Mapping[int, int]) -> None:
+        """Record that a commit with this limit and these ``restarts`` was confirmed."""
         self.confirmed = max(self.confirmed, limit)
-        self._recorded_waiting = waiting
-        self._restarting.intersection_update(waiting)
+        for offset, attempts in restarts.items():
+            if self.attempts.get(offset, 0) == attempts:  # it has not failed again meanwhile
+                self._restarting.discard(offset)
 
 
 def _suspects(former: CommitMetadata, crash: Crash | None) -> Suspects | None:

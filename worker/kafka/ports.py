@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # The group no longer knows this member, or has given its partitions to another: its commits are refused.
 FENCED_CODES = frozenset({"UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH", "FENCED_INSTANCE_ID"})
+# The coordinator answers, and does not accept commits of this member now.
+MEMBERSHIP_CODES = FENCED_CODES | {"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "REBALANCE_IN_PROGRESS"}
 
 
 class KafkaFailure(NamedTuple):

@@ -10,11 +10,10 @@ import structlog
 from worker.core import commit_metadata
 from worker.core.commits import CommitPolicy
 from worker.core.detached import DetachedClaim
-from worker.kafka.ports import FENCED_CODES, KafkaFailure, Position
+from worker.kafka.ports import FENCED_CODES, MEMBERSHIP_CODES, KafkaFailure, Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from collections.abc import Set as AbstractSet
 
     from worker.core.claim import Claim
     from worker.core.commit_metadata import CommitMetadata, Detached
@@ -33,7 +32,7 @@ class Commit(NamedTuple):
     owned: OwnedPartition
     position: Position
     start_limit: int
-    waiting: AbstractSet[int]
+    restarts: Mapping[int, int]
     detached: Mapping[int, Detached]
 
 
@@ -90,7 +89,7 @@ class Committer:
         position, recorded = self._position(owned, clean=clean, transaction_id=transaction_id)
         owned.recorded(len(position.metadata))
         owned.changed = False
-        return Commit(owned, position, owned.starts.requested, recorded.waiting, recorded.detached)
+        return Commit(owned, position, owned.starts.requested, owned.starts.restarts, recorded.detached)
 
     def _position(
         self, owned: OwnedPartition, *, clean: bool, transaction_id: str = ""
@@ -168,13 +167,18 @@ class Committer:
         """Return whether starts have waited for a commit longer than an available broker ever takes."""
         return self._waiting_since is not None and now - self._waiting_since > OVERDUE_SECONDS
 
+    def failed(self, failure: KafkaFailure) -> None:
+        """Record why a commit or a transaction failed. Starts wait on if the group did not accept this member."""
+        if failure.code in MEMBERSHIP_CODES:
+            self._waiting_since = None
+
     def confirm(self, commits: Iterable[Commit]) -> None:
         """Record that these positions are committed."""
         self._metrics.add("commits_total")
         self._waiting_since = None
         self.fenced = False
-        for owned, position, start_limit, waiting, detached in commits:
-            owned.confirm(position, start_limit, waiting, detached)
+        for owned, position, start_limit, restarts, detached in commits:
+            owned.confirm(position, start_limit, restarts, detached)
 
     def _of_changed(self) -> Iterator[Commit]:
         for owned in self._assignment:
@@ -211,6 +215,7 @@ class Committer:
         if failure is None:
             self.confirm(commits)
             return
+        self.failed(failure)
         self.fenced = failure.code in FENCED_CODES
         self._metrics.add("commit_failures_total", label=failure.code)
         log.warning("commit.failed", code=failure.code, reason=failure.message)

@@ -302,6 +302,7 @@ class TransactionalResponder:
 
     def _handle_failure(self, failure: KafkaFailure, responses: list[Response], now: float) -> None:
         """Send something else at once if a topic does not accept a record, else the same after a delay."""
+        self._committer.failed(failure)
         self.fenced = failure.code in FENCED_CODES
         if not (_is_refused(failure, responses) and self._shrink(responses, failure)):
             self._not_before, self._delay = now + self._delay, min(RETRY_SECONDS[1], self._delay * 2)

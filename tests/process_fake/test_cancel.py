@@ -11,6 +11,7 @@ import pytest
 from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import GROUP, STATES, World
 from worker.codec import CANCELLED, OK
+from worker.errors import ExitCode
 from worker.process.status_block import Command
 
 if TYPE_CHECKING:
@@ -141,6 +142,115 @@ def test_a_cancelled_task_whose_process_dies_is_not_started_again(world: World, 
     world.until(lambda: outcomes(world) == {0: CANCELLED})
     assert second.starts == []
     world.until(lambda: world.state(0) is None, seconds=5)
+
+
+def lose(world: World, process: Process) -> None:
+    """The process dies, and the group gives its partitions away. From now on commits are fast."""
+    process.kill()
+    world.broker.group(GROUP).leave(process.consumer)
+    world.broker.commit_delay = 0.001
+
+
+def given_outcomes(world: World, offset: int) -> set[int]:
+    """The outcomes in all answers to this request."""
+    return {answer.outcome for answer in world.answers() if answer.origin.offset == offset}
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_a_cancelled_request_whose_answer_is_not_committed_is_not_started(world: World, ordering: str) -> None:
+    """The next owner knows nothing of the answer, so the cancel request must still be there."""
+    world.request("long", work=Work(300.0))
+    world.request("next", work=Work(0.1))
+    first = start(world, ordering=ordering)
+    world.run(5)
+    world.broker.commit_delay = 30.0
+    world.cancel(1)
+    world.until(lambda: outcomes(world) == {1: CANCELLED}, seconds=5)
+    world.run(1)
+    assert world.table.cancels
+    lose(world, first)
+    second = start(world, ordering=ordering)
+    world.until(lambda: given_outcomes(world, 0) == {OK})
+    world.until(lambda: not world.table.cancels, seconds=10)
+    assert given_outcomes(world, 1) == {CANCELLED}
+    assert [offset for _, offset, _ in second.starts] == [0]
+
+
+@pytest.mark.parametrize("long_after", [1.0, 60.0])
+def test_a_cancelled_task_whose_answer_is_not_committed_is_not_started_again(world: World, long_after: float) -> None:
+    """Its cancel request is gone by then, so its state must still be there."""
+    world.request("long", work=Work(300.0, obeys=0.5))
+    first = start(world, long_after=long_after)
+    world.run(5)
+    world.broker.commit_delay = 30.0
+    world.cancel(0)
+    world.until(lambda: outcomes(world) == {0: CANCELLED}, seconds=5)
+    world.run(1)
+    assert not world.table.cancels
+    lose(world, first)
+    second = start(world)
+    world.until(lambda: world.committed() == 1)
+    world.until(lambda: world.state(0) is None, seconds=5)
+    assert given_outcomes(world, 0) == {CANCELLED}
+    assert second.starts == []
+
+
+def test_a_commit_covers_a_cancelled_request_behind_an_unanswered_one(world: World) -> None:
+    """Its metadata say so, although the committed offset lies before the request."""
+    world.request("long", work=Work(300.0))
+    world.request("next", work=Work(0.1))
+    first = start(world, ordering="unordered", commit_interval=1.0)
+    world.run(5)
+    world.broker.commit_delay = 10.0
+    world.cancel(1)
+    world.run(9)
+    assert world.table.cancels, "the commit is under way"
+    world.until(lambda: not world.table.cancels, seconds=20)
+    assert world.committed() is None, "nothing before it is answered"
+    lose(world, first)
+    second = start(world, ordering="unordered")
+    world.until(lambda: outcomes(world) == {0: OK, 1: CANCELLED})
+    assert [offset for _, offset, _ in second.starts] == [0]
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_what_a_dead_process_left_of_a_covered_request_is_removed(world: World, ordering: str) -> None:
+    """It dies after the commit and before the tombstones."""
+    world.request("cancelled while it ran", work=Work(300.0, obeys=0.5), key=b"a")
+    world.request("long", work=Work(300.0), key=b"b")
+    world.request("cancelled while it waited", work=Work(0.1), key=b"c")
+    first = start(world, ordering=ordering)
+    world.run(5)
+    world.broker.commit_delay = 5.0
+    world.cancel(0)
+    world.cancel(2)
+    world.until(lambda: outcomes(world) == {0: CANCELLED, 2: CANCELLED}, seconds=5)
+    assert first.states is not None
+    first.states.write = lambda *_: None  # type: ignore[method-assign]
+    world.run(30)
+    assert world.committed() == 1
+    assert world.table.cancels
+    assert world.state(0) is not None
+    lose(world, first)
+    second = start(world, ordering=ordering)
+    world.until(lambda: not world.table.cancels and world.state(0) is None, seconds=10)
+    world.until(lambda: outcomes(world) == {0: CANCELLED, 1: OK, 2: CANCELLED})
+    assert [offset for _, offset, _ in second.starts] == [1]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_drain_leaves_no_state_of_a_cancelled_task(world: World, guarantee: str) -> None:
+    """The process removes it after its last commit, and does not wait for anything else."""
+    world.request("long", work=Work(300.0, obeys=1.0))
+    process = start(world, guarantee=guarantee)
+    world.run(5)
+    world.broker.commit_delay = 3.0
+    world.cancel(0)
+    world.run(0.5)
+    process.order(Command.DRAIN)
+    world.until(lambda: process.exit_code is not None, seconds=20)
+    assert process.exit_code is ExitCode.DRAINED
+    assert (world.committed(), world.state(0)) == (1, None)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

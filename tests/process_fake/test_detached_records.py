@@ -11,6 +11,8 @@ from tests.process_fake.world import GROUP, STATES, World
 from worker.codec import CANCELLED, DEAD_LETTERED, OK
 from worker.core.model import Verdict
 from worker.core.task_state import DETACHED
+from worker.kafka.ports import KafkaFailure
+from worker.testing.group_calls import FakeGroupClient
 
 if TYPE_CHECKING:
     from tests.process_fake.world import Process
@@ -105,6 +107,23 @@ def test_a_detached_task_is_cancelled_by_its_holder(world: World, guarantee: str
     world.until(lambda: world.committed() == 1, seconds=30)
     assert (len(holder.starts), owner.starts) == (1, [])
     world.until(lambda: world.state(0) is None, seconds=20)
+
+
+def test_a_cancelled_detached_task_whose_holder_dies_before_its_mark(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner of the partition cannot know the answer, so the state must still say that it was cancelled."""
+    monkeypatch.setattr(FakeGroupClient, "commit", lambda *_: KafkaFailure("_TIMED_OUT", "no reply"))
+    holder, owner = detached(world, "at-least-once", Work(500.0, obeys=2.0))
+    world.cancel(0)
+    world.until(lambda: [answer.outcome for answer in world.answers()] == [CANCELLED], seconds=30)
+    world.run(2)
+    holder.kill()
+    world.broker.group(GROUP).leave(holder.consumer)
+    world.until(lambda: world.committed() == 1)
+    assert {answer.outcome for answer in world.answers()} == {CANCELLED}
+    assert owner.starts == []
+    world.until(lambda: not world.table.cancels and world.state(0) is None, seconds=20)
 
 
 @GUARANTEES

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 
 from worker.core.assignment import Assignment
-from worker.core.commit_metadata import LIMIT, CommitMetadata, Suspects
+from worker.core.commit_metadata import EMPTY, LIMIT, CommitMetadata, Suspects
 from worker.core.dispatch import DispatchRule
 from worker.core.model import Partition, PartitionEnd, Record
+from worker.core.owned_partition import OwnedPartition
 
 DEEP, SHALLOW, THIRD = (Partition("t", number) for number in range(3))
 ALONE = DispatchRule(1, 1, alone=True)
@@ -27,7 +29,7 @@ def an_assignment(**queued: int) -> Assignment:
 def confirm(assignment: Assignment) -> None:
     """What is asked for is committed."""
     for owned in assignment:
-        owned.confirm((owned.position, ""), owned.starts.requested, owned.starts.restarts, {})
+        owned.confirm((owned.position, ""), owned.starts.requested, owned.starts.restarts, EMPTY)
 
 
 def taken(assignment: Assignment, rule: DispatchRule, in_flight: int = 0, now: float = 0.0) -> list[tuple[int, int]]:
@@ -282,3 +284,21 @@ def test_with_full_metadata_only_the_lowest_task_may_be_answered_without_a_start
     assert [full.has_room_for(offset) for offset in range(3)] == [True, True, True]
     full.recorded(LIMIT)
     assert [full.has_room_for(offset) for offset in range(3)] == [True, False, False]
+
+
+# ---------------------------------------------------------------- committed
+
+
+def test_only_what_a_confirmed_commit_recorded_is_committed() -> None:
+    """Not what is answered meanwhile, nor what did not fit into its metadata."""
+    left = CommitMetadata(completed=((12, 14), (20, 21)))
+    owned = OwnedPartition(DEEP, start_offset=10, metadata=left, ordering="unordered")
+    assert list(filter(owned.has_committed, range(8, 23))) == [8, 9, 12, 13, 20]
+    for offset in range(10, 22):
+        owned.admit(Record(DEEP, offset, None, b""))
+    owned.settle(10, 16, 18)
+    recorded = owned.metadata(clean=False)
+    assert recorded.completed == ((12, 14), (16, 17), (18, 19), (20, 21))
+    assert not owned.has_committed(10)
+    owned.confirm((11, ""), 0, {}, dataclasses.replace(recorded, completed=recorded.completed[:2]))
+    assert list(filter(owned.has_committed, range(9, 23))) == [9, 10, 12, 13, 16]

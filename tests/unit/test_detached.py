@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.core.commit_metadata import CommitMetadata, Detached, decode, encode
+from worker.core.commit_metadata import EMPTY, CommitMetadata, Detached, decode, encode
 from worker.core.detached import (
     ABSENT,
     ABSENT_SECONDS,
@@ -183,9 +183,9 @@ def test_a_task_that_is_taken_over_starts_only_when_a_commit_has_recorded_it() -
     owned.request_starts(1, 0.0)
     assert not owned.starts.may_start(5)
     assert not owned.take(1, 0.0, below=10)
-    owned.confirm((5, ""), 10, {}, {})
+    owned.confirm((5, ""), 10, {}, EMPTY)
     assert not owned.starts.may_start(5), "a commit that was under way before does not record it"
-    owned.confirm((5, ""), 10, owned.starts.restarts, {})
+    owned.confirm((5, ""), 10, owned.starts.restarts, EMPTY)
     assert owned.starts.may_start(5)
     assert [task.offset for task in owned.take(1, 0.0, below=10)] == [5]
 

@@ -25,12 +25,13 @@ class LongTask:
 
     __slots__ = (
         *("_changed", "_confirmed", "_not_before", "_sent", "_sent_at", "_urgent", "_yields"),
-        *("announced", "over", "state"),
+        *("announced", "answered", "over", "state"),
     )
 
     def __init__(self, state: TaskState, *, announced: bool = False) -> None:
         self.state = state
         self.announced = announced  # the topic has, or may have, a record
+        self.answered = False  # the request is answered, but its state stays until a confirmed commit covers the answer
         self.over = False  # the request is settled
         self._confirmed = state  # with the last checkpoint that the topic has accepted
         self._sent: TaskState | None = None
@@ -93,7 +94,7 @@ class LongTask:
 
     def settle(self) -> None:
         """Record that the request is settled. Only the tombstone is left to write."""
-        self.over = True
+        self.over, self.answered = True, False
 
     # -- writing
 
@@ -153,7 +154,7 @@ class LongTask:
     @property
     def runs(self) -> bool:
         """Return whether a start of it is running, according to its record."""
-        return self.state.state != WAITING
+        return self.state.state != WAITING and not self.answered
 
     @property
     def checkpoint_confirmed(self) -> bool:

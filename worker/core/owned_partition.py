@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ class OwnedPartition:
 
     __slots__ = (
         "_blocking",
+        "_committed_ranges",
         "_end",
         "_former",
         "_highest_answered",
@@ -81,6 +83,7 @@ class OwnedPartition:
         self.unconfirmed = 0  # tasks whose answer is being delivered
         self.detached: dict[int, Detached] = dict(metadata.detached)  # offset -> task that runs in another process
         self.committed_detached: Mapping[int, Detached] = metadata.detached  # the same, as recorded by the last commit
+        self._committed_ranges = metadata.completed  # answered above the position, as recorded by the last commit
         self._blocking: dict[int, Task] = {}  # those of them that were admitted
         self.room = MetadataRoom()
         self._end = 0  # the last end that was reached
@@ -353,15 +356,22 @@ class OwnedPartition:
         self.room.recorded(characters)
 
     def confirm(
-        self,
-        position: tuple[int, str],
-        start_limit: int,
-        restarts: Mapping[int, int],
-        detached: Mapping[int, Detached],
+        self, position: tuple[int, str], start_limit: int, restarts: Mapping[int, int], recorded: CommitMetadata
     ) -> None:
-        """Record a confirmed commit, with the starts and the detached tasks that it recorded."""
-        self.committed, self.committed_detached, self.committing = position, detached, False
+        """Record a confirmed commit, with the starts and the metadata that it recorded."""
+        self.committed, self.committing = position, False
+        self.committed_detached, self._committed_ranges = recorded.detached, recorded.completed
         self.starts.confirm(start_limit, restarts)
+
+    def has_committed(self, offset: int) -> bool:
+        """Return whether a confirmed commit keeps the next owner from starting or answering this settled request.
+
+        Only what that commit recorded counts: its metadata may have had no room for all answered requests.
+        """
+        if offset < (self.start_offset or 0 if self.committed is None else self.committed[0]):
+            return True
+        at = bisect.bisect_right(self._committed_ranges, offset, key=lambda answered: answered[0])
+        return at > 0 and offset < self._committed_ranges[at - 1][1]
 
     # -- ended
 

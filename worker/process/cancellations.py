@@ -22,7 +22,8 @@ class Cancellations:
     """Check every turn all cancel requests that have not reached their request yet.
 
     So it does not matter when a cancel request comes: before its task is fetched, while the task is queued, dispatched
-    or running, between two attempts, or when it is already answered.
+    or running, between two attempts, or when it is already answered. It stays on the topic until a confirmed commit
+    covers the answer, or until the topic says that the running task was asked to stop.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Cancellations:
 
     def _see_to(self, origin: Origin, owned: OwnedPartition, running: Task | None, now: float) -> None:
         if owned.is_settled(origin.offset):
-            if self._is_answered(origin, owned):
+            if owned.has_committed(origin.offset):  # before, the next owner needs the cancel request
                 self._count(origin, "answered")
                 self._long_tasks.cancel_reached(origin, now)
         elif running is not None:
@@ -110,12 +111,6 @@ class Cancellations:
         self._count(origin, "running")
         if self._long_tasks.cancelling(task):
             self._long_tasks.cancel_reached(origin, now)
-
-    def _is_answered(self, origin: Origin, owned: OwnedPartition) -> bool:
-        """Return whether the answer is certain: the ledger is ahead of a transaction's commit."""
-        if not self._guarantee.transactional or not owned.unconfirmed:
-            return True
-        return owned.committed is not None and origin.offset < owned.committed[0]
 
     def _count(self, origin: Origin, found: str) -> None:
         if origin not in self._counted:

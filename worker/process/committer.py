@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from worker.core.claim import Claim
-    from worker.core.commit_metadata import CommitMetadata, Detached
+    from worker.core.commit_metadata import CommitMetadata
     from worker.core.model import Partition
     from worker.core.owned_partition import OwnedPartition
     from worker.process.shared import Shared
@@ -27,13 +27,13 @@ log = structlog.get_logger("committer")
 
 
 class Commit(NamedTuple):
-    """The commit of one partition, with the starts and detached tasks that it records."""
+    """The commit of one partition, with the starts and the metadata that it records."""
 
     owned: OwnedPartition
     position: Position
     start_limit: int
     restarts: Mapping[int, int]
-    detached: Mapping[int, Detached]
+    recorded: CommitMetadata
 
 
 class CommitChannel(Protocol):
@@ -89,7 +89,7 @@ class Committer:
         position, recorded = self._position(owned, clean=clean, transaction_id=transaction_id)
         owned.recorded(len(position.metadata))
         owned.changed = False
-        return Commit(owned, position, owned.starts.requested, owned.starts.restarts, recorded.detached)
+        return Commit(owned, position, owned.starts.requested, owned.starts.restarts, recorded)
 
     def _position(
         self, owned: OwnedPartition, *, clean: bool, transaction_id: str = ""
@@ -177,8 +177,8 @@ class Committer:
         self._metrics.add("commits_total")
         self._waiting_since = None
         self.fenced = False
-        for owned, position, start_limit, restarts, detached in commits:
-            owned.confirm(position, start_limit, restarts, detached)
+        for owned, position, start_limit, restarts, recorded in commits:
+            owned.confirm(position, start_limit, restarts, recorded)
 
     def _of_changed(self) -> Iterator[Commit]:
         for owned in self._assignment:

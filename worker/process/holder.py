@@ -348,6 +348,8 @@ class Holder:
                 self._repeat(lambda: self._mark(claim, mark))
             elif claim in self._claims:
                 self._claims.remove(claim)
+                if claim.delivered:
+                    self._long_tasks.settled(claim, claim.partition, claim.offset)
 
         self._calls.send(lambda client: client.commit(group, claim.partition, mark), take)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from worker.codec import RUN_HEADER
+from worker.core.detached import DetachedClaim
 from worker.core.long_task import LongTask
 from worker.core.task_state import CANCELLING, DETACHED, WAITING, Origin, TaskState
 from worker.executors.port import all_running
@@ -71,22 +72,25 @@ class LongTasks:
         ranges = [(0, owned.start_offset or 0), *completed]
         for origin, state in self._known_of(owned.partition):
             if any(first <= origin.offset < stop for first, stop in ranges):
-                self._remove(state)
+                if origin not in self.tasks:
+                    self._adopt(state).settle()
             elif state.made_checkpoint:
                 owned.starts.progressed[origin.offset] = state.attempt
 
     def _known_of(self, partition: Partition) -> list[tuple[Origin, TaskState]]:
         return [(origin, state) for origin, state in self.table.states.items() if origin.place == partition]
 
-    def _remove(self, state: TaskState) -> None:
-        """Remove a state whose request is settled."""
-        if state.origin not in self.tasks:
-            task = self.tasks[state.origin] = LongTask(state, announced=True)
-            task.settle()
+    def _adopt(self, state: TaskState) -> LongTask:
+        """Take over a record that an earlier start has left on the topic."""
+        task = self.tasks[state.origin] = LongTask(state, announced=True)
+        return task
 
     def pending(self, partition: Partition | None = None) -> bool:
         """Return whether the topic still lacks something that the next owner of this partition needs (None: of any)."""
-        return any(task.pending and partition in (None, origin.place) for origin, task in self.tasks.items())
+        return any(
+            partition in (None, origin.place) and (task.pending or self._is_committed(task))
+            for origin, task in self.tasks.items()
+        )
 
     def is_pending(self, origin: Origin) -> bool:
         """Return whether the topic still lacks something about this request that its next attempt needs."""
@@ -162,20 +166,32 @@ class LongTasks:
 
         def both(claim: Claim, partition: Partition, *offsets: int) -> None:
             settled(claim, partition, *offsets)
-            self.settled(claim, partition, *offsets)
+            if not isinstance(claim, DetachedClaim):  # its holder calls it when the mark is confirmed
+                self.settled(claim, partition, *offsets)
 
         return both
 
     def settled(self, claim: Claim, partition: Partition, *offsets: int) -> None:
-        """Record that the answers to these requests are delivered or committed."""
+        """Record that the answers to these requests are delivered or committed, or that their marks are."""
         if not (self.tasks or self.table.states) or not (claim.valid or self._guarantee.starts_once):
             return
+        final = self._guarantee.starts_once or isinstance(claim, DetachedClaim)
         for offset in offsets:
             origin = Origin.of(partition, offset)
-            if (tracked := self.tasks.get(origin)) is not None:
+            tracked = self.tasks.get(origin)
+            if tracked is None and (state := self.table.states.get(origin)) is not None:
+                tracked = self._adopt(state)
+            if tracked is None or tracked.over:
+                continue
+            if final or tracked.state.state != CANCELLING:
                 tracked.settle()
-            elif (state := self.table.states.get(origin)) is not None:
-                self._remove(state)
+            else:
+                tracked.answered = True  # without its state, the next owner would run it until a commit covers it
+
+    def _is_committed(self, task: LongTask) -> bool:
+        """Return whether a confirmed commit covers the answer, so that the state is not needed any more."""
+        owned = self._assignment.partitions.get(task.origin.place)
+        return task.answered and owned is not None and owned.has_committed(task.origin.offset)
 
     # -- every turn
 
@@ -210,7 +226,7 @@ class LongTasks:
                 tracked.written_over()
             else:
                 tracked.outranked(other.epoch, now)
-        elif change.kind is Kind.SETTLED and tracked.announced:
+        elif change.kind is Kind.SETTLED and tracked.announced and not tracked.answered:
             tracked.outranked(0, now)
 
     def _watch(self, running: Running) -> None:
@@ -261,6 +277,8 @@ class LongTasks:
 
     def _write(self, writer: StateWriter, now: float) -> None:
         for origin, task in list(self.tasks.items()):
+            if self._is_committed(task):
+                task.settle()
             if task.done or not self._is_ours(origin):
                 del self.tasks[origin]  # settled, or the next owner's
                 self.attached(origin)

@@ -35,7 +35,7 @@ class OffsetLedger:
     def admit(self, offset: int) -> None:
         """Admit an offset. The offsets of a lease must rise; raise OffsetError otherwise."""
         if offset <= self.last:
-            message = f"offset {offset} came after offset {self.last}"
+            message = f"offset {offset} came after offset {self.last}: the topic may have been deleted and recreated"
             raise OffsetError(message)
         if offset != self.last + 1 and self._incomplete:
             self._holes[self.last + 1] = offset

@@ -6,8 +6,9 @@ It shares no code with the invariants and knows no faults, so it checks only wha
   at-most-once.
 - An answer belongs to a request that was sent.
 - If everything could be committed, a request starts at most ``max_attempts`` times without a good finish. Starts that
-  a drain or a revoked partition stopped do not count, and neither does one start that crashed within 0.1 s, because an
-  idle process records a start while the task already runs. With at-most-once, a request starts at most once.
+  a drain or a revoked partition stopped do not count. Neither does one start that crashed within 0.1 s, because an idle
+  process records a start while the task already runs. Nor does one last attempt that failed within 0.1 s before its
+  process crashed, because its answer was not committed. With at-most-once, a request starts at most once.
 - Within a partition or a key, requests first start in the order of their offsets. With at-most-once, this applies to
   each process separately, because a member that was cut off may start late what it had committed.
 - The committed offset of every partition is its end.
@@ -46,7 +47,7 @@ def check(history: History) -> list[str]:
     return found
 
 
-_TYPES = ("sent", "resent", "start", "crash", "end", "stop", "answer", "offset")
+_TYPES = ("sent", "resent", "start", "crash", "raise", "end", "stop", "answer", "offset")
 _Lines = dict[str, History]
 
 
@@ -76,8 +77,8 @@ def _attempts(run: dict[str, Any], lines: _Lines) -> list[str]:
     if not run["attempts_exact"]:
         return []
     starts.subtract(Counter(_where(line) for line in (*lines["end"], *lines["stop"])))
-    starts.subtract(_crashed_at_once(lines))
     limit = run["max_attempts"]
+    starts.subtract(_crashed_at_once(lines) | _failed_at_last(lines, limit))
     return [
         f"{one} started {count} times without a good finish, the limit is {limit}"
         for one, count in sorted(starts.items())
@@ -91,6 +92,16 @@ def _crashed_at_once(lines: _Lines) -> set[str]:
         _where(line)
         for line in lines["crash"]
         if float(line["time"]) - began[_where(line), line["process"], line["attempt"]] <= AT_ONCE
+    }
+
+
+def _failed_at_last(lines: _Lines, limit: int) -> set[str]:
+    crashes = [(line["process"], float(line["time"])) for line in lines["crash"]]
+    return {
+        _where(line)
+        for line in lines["raise"]
+        if line["attempt"] == limit
+        and any(line["process"] == process and 0 <= at - float(line["time"]) <= AT_ONCE for process, at in crashes)
     }
 
 

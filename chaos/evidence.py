@@ -17,7 +17,7 @@ RecordId = tuple[int, int]  # partition and offset of a request
 Span = tuple[float, float]  # begin and end, in seconds of the system's monotonic clock
 
 
-AT_ONCE = 0.1  # seconds: a handler that crashes so soon may do so before its start is recorded
+AT_ONCE = 0.1  # seconds: a process that crashes so soon may do so before a start or a failure is recorded
 
 
 class Answer(NamedTuple):
@@ -218,14 +218,22 @@ class Evidence:
         )
 
     @property
-    def ended_at_once(self) -> frozenset[RecordId]:
-        """Return the requests of which a start ended its process within ``AT_ONCE`` seconds."""
-        ends = {
-            (entry.pid, entry.record, entry.attempt): entry.time for entry in self.journal if entry.event == "crash"
+    def uncounted(self) -> frozenset[RecordId]:
+        """Return the requests of which one start may be uncounted, because its process crashed within ``AT_ONCE``.
+
+        Either the start crashed it, or another one did when the last attempt had failed and its dead letter was not
+        committed yet.
+        """
+        crashes = [entry for entry in self.journal if entry.event == "crash"]
+        ends = {(entry.pid, entry.record, entry.attempt): entry.time for entry in crashes}
+        started = {one.record for one in self.crashed if ends[one.pid, one.record, one.attempt] - one.time <= AT_ONCE}
+        last = [one for one in self.journal if one.event == "raise" and one.attempt == self.options.max_attempts]
+        failed = {
+            one.record
+            for one in last
+            if any(crash.pid == one.pid and 0 <= crash.time - one.time <= AT_ONCE for crash in crashes)
         }
-        return frozenset(
-            one.record for one in self.crashed if ends[one.pid, one.record, one.attempt] - one.time <= AT_ONCE
-        )
+        return frozenset(started | failed)
 
     @property
     def answered(self) -> dict[RecordId, list[Answer]]:

@@ -38,7 +38,7 @@ def attempts_limited(evidence: Evidence) -> Iterator[Violation]:
     """Check that no request starts more often than ``WORKER_MAX_ATTEMPTS`` without a good finish.
 
     A start may stay uncounted while a fault prevents commits, because the worker continues meanwhile. One start of a
-    request may stay uncounted if it ended its process at once, before the commit that records it was confirmed.
+    request may stay uncounted because its process crashed at once (see ``Evidence.uncounted``).
     """
     once = evidence.options.guarantee == "at-most-once"
     limit = 1 if once else evidence.options.max_attempts
@@ -48,8 +48,8 @@ def attempts_limited(evidence: Evidence) -> Iterator[Violation]:
     counted = Counter(
         one.record for one in evidence.bad_starts if not explained((one.time, one.time), {one.replica}, blocks)
     )
-    at_once = frozenset() if once else evidence.ended_at_once
-    bad = {record for record, count in counted.items() if count - (record in at_once) > limit}
+    uncounted = frozenset() if once else evidence.uncounted
+    bad = {record for record, count in counted.items() if count - (record in uncounted) > limit}
     yield from violation_of("attempts", f"more than {limit} starts without a good finish", bad)
 
 

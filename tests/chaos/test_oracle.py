@@ -169,6 +169,20 @@ def test_one_start_may_go_uncounted_if_it_crashes_at_once(later: float, allowed:
     assert "attempts" in broken(replace(once, journal=[*again, *once.journal])), "a second one is too many"
 
 
+@pytest.mark.parametrize(("later", "pid", "allowed"), [(0.01, 10, True), (0.2, 10, False), (0.01, 11, False)])
+def test_a_last_attempt_may_be_repeated_if_its_process_crashed_at_once(
+    later: float, pid: int, *, allowed: bool
+) -> None:
+    """Another request crashed it before the dead letter was committed."""
+    e = attempts(good(), good().options.max_attempts)
+    limit = e.options.max_attempts
+    last = [entry("start", 1, 0.5, limit, pid=10), entry("raise", 1, 0.6, limit, pid=10)]
+    crash = [entry("start", 2, 0.6 + later, pid=pid), entry("crash", 2, 0.6 + later, pid=pid)]
+    assert ("attempts" in broken(replace(e, journal=[*last, *crash, *e.journal]))) is not allowed
+    earlier = [one._replace(attempt=limit - 1) for one in last]
+    assert "attempts" in broken(replace(e, journal=[*earlier, *crash, *e.journal])), "its failure is recorded"
+
+
 def test_at_most_once_no_start_goes_uncounted() -> None:
     """Its second start is one too many, whatever the fault."""
     failed = [entry("start", 1, 0.8), entry("raise", 1, 0.9), entry("start", 1, 1.0), entry("raise", 1, 1.1)]

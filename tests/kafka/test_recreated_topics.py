@@ -1,6 +1,6 @@
 """Topics that are deleted and created again, while a worker runs or is stopped.
 
-A request topic that is recreated while a task runs is not supported: see ``docs/guarantees.md``.
+A request topic that is recreated while a worker runs is not supported: see ``docs/guarantees.md``.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def forget(one: Site) -> None:
 
 
 @GUARANTEES
-@pytest.mark.parametrize(("protocol", "count"), [("classic", 2), ("classic", 8), ("consumer", 8)])
-def test_an_idle_worker_answers_the_requests_of_the_new_topic(
-    site: Callable[..., Site], guarantee: str, protocol: str, count: int
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_idle_worker_answers_the_requests_of_a_new_topic_that_is_shorter(
+    site: Callable[..., Site], guarantee: str, protocol: str
 ) -> None:
-    """Fewer than the old topic had, whose offset is committed, or more."""
+    """Shorter than the committed offset, until the worker has noticed it."""
     one = site(partitions=1, WORKER_GUARANTEE=guarantee, KAFKA_GROUP_PROTOCOL=protocol)
     one.submit([task(1, "go", partition=0)] * 5)
     one.start().wait_ready()
@@ -46,7 +46,7 @@ def test_an_idle_worker_answers_the_requests_of_the_new_topic(
     one.wait_committed()
     forget(one)
     recreate_topic(one.bootstrap, one.requests, 1)
-    one.submit([task(1, "go", partition=0)] * count)
+    one.submit([task(1, "go", partition=0)] * 2)
     one.wait_answered(seconds=30)
     one.submit([task(1, "go", partition=0)] * 6)
     one.finish()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from worker.core.model import Headers
 
     Buffer = bytes | bytearray | memoryview
+    _Rest = tuple[Headers, tuple[Record, ...], bytes | None]
 
 CHUNK = struct.Struct("<QIQQ")  # remaining bytes, count, number of the first task, number up to which all have ended
 _TASK = struct.Struct("<HiqqIQiiI")  # topic, partition, offset, timestamp, attempt, group, key, value, rest (bytes)
@@ -46,6 +47,7 @@ _VERDICTS = tuple(Verdict)
 _NUMBERS = {verdict: number for number, verdict in enumerate(_VERDICTS)}
 _NO_CLAIM = cast("Claim", None)  # of tasks in a child
 _NO_TASK = cast("Task", None)  # of outcomes that a child reports
+_NO_REST: _Rest = ((), (), None)
 
 
 class FrameError(ValueError):
@@ -158,14 +160,10 @@ class TaskReader:
                 value_bytes = bytes(data[at : at + value])
                 at += value
             partition = self._partitions.get((topic, number)) or self._partition(topic, number)
-            record = Record(partition, offset, key_bytes, value_bytes, (), stamp)
-            if rest:
-                record.headers, upcoming, resume = _unpack_rest(data, at, partition)
-                at += rest
-                task = Task(record, _NO_CLAIM, attempt - 1)
-                task.upcoming, task.resume = upcoming, resume
-            else:
-                task = Task(record, _NO_CLAIM, attempt - 1)
+            headers, upcoming, resume = _unpack_rest(data, at, partition) if rest else _NO_REST
+            at += rest
+            task = Task(Record(partition, offset, key_bytes, value_bytes, headers, stamp), _NO_CLAIM, attempt - 1)
+            task.upcoming, task.resume = upcoming, resume
             yield task, group
 
     def _partition(self, topic: int, number: int) -> Partition:
@@ -177,7 +175,7 @@ def _slice(data: Buffer, at: int, size: int) -> tuple[bytes | None, int]:
     return (None, at) if size == NONE else (bytes(data[at : at + size]), at + size)
 
 
-def _unpack_rest(data: Buffer, at: int, partition: Partition) -> tuple[Headers, tuple[Record, ...], bytes | None]:
+def _unpack_rest(data: Buffer, at: int, partition: Partition) -> _Rest:
     headers, upcoming = [], []
     count, further, size = _COUNTS.unpack_from(data, at)
     resume, at = _slice(data, at + _COUNTS.size, size)

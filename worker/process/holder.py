@@ -56,7 +56,7 @@ class Holder:
         config = shared.config
         single = config.batch_size == 1 and not config.offset_store
         self.enabled = bool(config.state_topic) and single
-        self.token = shared.token
+        self._token = shared.token
         self._config = config
         self._guarantee = shared.guarantee
         self._consumer = consumer
@@ -121,7 +121,7 @@ class Holder:
         if not self.enabled or not running:
             return
         view = self._fresh_view(now)
-        if view is not None and view.understands_detached(self.token):
+        if view is not None and view.understands_detached(self._token):
             self._detach(owned, running[0], now)
 
     def _outlasting(self) -> list[Running]:
@@ -131,7 +131,7 @@ class Holder:
     def _detach(self, owned: OwnedPartition, running: Running, now: float) -> None:
         task = running.task
         self._numbers += 1
-        claim = DetachedClaim(owned.lease, task.record.offset, task.attempt, holder_of(self.token, self._numbers))
+        claim = DetachedClaim(owned.lease, task.record.offset, task.attempt, holder_of(self._token, self._numbers))
         owned.detach(task, claim.holder)
         task.claim = claim
         self._claims.append(claim)
@@ -186,7 +186,7 @@ class Holder:
         if now - self._gave_way_at < SETTLED_SECONDS:
             return False
         view = self._fresh_view(now)
-        return view is not None and view.is_idle and self.token == min(view.tokens)
+        return view is not None and view.is_idle and self._token == min(view.tokens)
 
     def _long_task(self) -> Task | None:
         running = self._executor.running
@@ -205,12 +205,12 @@ class Holder:
         if any(owned.lease.leaving for owned in self._assignment):
             return False  # one rebalance at a time
         view = self._fresh_view(now)
-        if view is None or not view.understands_detached(self.token):
+        if view is None or not view.understands_detached(self._token):
             return False
         # A member that takes some of our partitions can take the others too. The view shows it without any until its
         # next heartbeat.
         taken = now - self._revoked_at < SETTLED_SECONDS and len(view.tokens) > 1
-        return taken or view.can_take_work(self.token, len(self._assignment))
+        return taken or view.can_take_work(self._token, len(self._assignment))
 
     def _should_leave(self, now: float) -> bool:
         """Return whether a draining process should give up its partitions early, because others are there."""
@@ -222,7 +222,7 @@ class Holder:
         if any(owned.lease.leaving for owned in self._assignment):
             return False  # one rebalance at a time
         view = self._fresh_view(now)
-        return view is not None and view.understands_detached(self.token) and len(view.tokens) > 1
+        return view is not None and view.understands_detached(self._token) and len(view.tokens) > 1
 
     # -- ending
 

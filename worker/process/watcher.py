@@ -81,6 +81,7 @@ class Watcher:
         long_tasks: LongTasks,
     ) -> None:
         self._config = shared.config
+        self._token = shared.token
         self._guarantee = shared.guarantee
         self._assignment = shared.assignment
         self._committer = committer
@@ -126,7 +127,7 @@ class Watcher:
         self._reading = False
         if seen.members is not None:
             view = view_of(seen.members, self._config.request_topics)
-            if view.counts(self._holder.token):
+            if view.counts(self._token):
                 self._absences.look(view.tokens, holders, now)
         for one, mark in zip(watched, seen.marks, strict=True):
             if one.owned.lease.leaving or one.owned.detached.get(one.offset) != one.task:
@@ -143,7 +144,7 @@ class Watcher:
 
     def _is_missing(self, task: Detached) -> bool:
         """Return whether no process seems to run the task any more."""
-        if task.holder.startswith(self._holder.token):
+        if task.holder.startswith(self._token):
             return not self._holder.holds(task.holder)
         return self._absences.is_missing(task.holder)
 

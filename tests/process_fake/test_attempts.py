@@ -8,7 +8,7 @@ import pytest
 
 from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import GROUP, REQUESTS, World
-from worker.codec import OK
+from worker.codec import DEAD_LETTERED, OK
 from worker.errors import ExitCode
 from worker.process.crash_reports import CrashReport
 from worker.process.status_block import Command
@@ -142,3 +142,29 @@ def test_a_crash_is_charged_though_the_next_owner_dies_before_it_commits_that(wo
     world.until(lambda: 0 in successor.owned)
     crash(world, successor)
     assert first_start(world, CrashReport(successor.token, REQUESTS, 1, 5, 1)) == (0, 0, 2)
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_every_start_below_the_task_of_a_known_crash_is_counted(world: World, ordering: str) -> None:
+    """The next owners start and die before the task of the first crash is fetched again."""
+    kill = Work(seconds=1e9)
+    world.request("deadly", work=[failing(0.01, retry_after=500.0), kill, kill], key=b"a")
+    world.request("flaky", work=[failing(0.01, retry_after=500.0), Work(0.01)], key=b"b")
+    for _ in range(20):
+        world.request("quick", work=Work(0.01), key=b"c")
+    world.request("long", work=Work(seconds=30.0), key=b"d")
+    process = world.process(ordering=ordering)
+    world.until(lambda: (0, 22, 1) in process.starts)
+    world.run(2)
+    crash(world, process)
+    reports = [CrashReport(process.token, REQUESTS, 0, 22, 1)]
+    for attempt in (2, 3):
+        process = world.process(ordering=ordering)
+        process.status.report_crashes(reports)
+        world.until(lambda: (0, 0, attempt) in process.starts)  # noqa: B023 - used at once
+        reports.append(CrashReport(process.token, REQUESTS, 0, 0, attempt))
+        crash(world, process)
+    world.process(ordering=ordering).status.report_crashes(reports)
+    world.until(lambda: world.committed() == 23)
+    found = {answer.origin.offset: (answer.outcome, answer.attempt) for answer in world.answers()}
+    assert (found[0], found[22]) == ((DEAD_LETTERED, 3), (OK, 2))

@@ -214,7 +214,7 @@ def test_nobody_waits_for_a_broker_forever_with_as_many_answers_as_fit(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The results that wait for room are no running tasks."""
-    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 20)
+    monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 30)
     for _ in range(400):
         world.request("quick", work=Work(seconds=0.001))
     world.broker.topics[ACKS].delay = 10**6

@@ -57,9 +57,11 @@ def test_while_start_limits_are_not_to_be_had_work_goes_on(world: World) -> None
     world.until(lambda: world.committed() == 2, seconds=10_000)
 
 
+@pytest.mark.parametrize("delay", [0.002, 0.9])
 @pytest.mark.parametrize("code", ["ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"])
-def test_while_the_group_refuses_the_commits_nothing_starts(world: World, code: str) -> None:
+def test_while_the_group_refuses_the_commits_nothing_starts(world: World, code: str, delay: float) -> None:
     """The broker is there, and the partition may have another owner: a start would not be counted."""
+    world.broker.commit_delay = delay
     world.broker.fail_commits(code, 8)
     world.request("long", work=Work(seconds=2.0))
     process = world.process()
@@ -216,24 +218,30 @@ def test_what_kills_every_process_is_a_dead_letter(world: World, place: int) -> 
     assert dict(dead_letter.headers)["x-attempts"] == b"3"
 
 
-def test_what_kills_idle_processes_before_a_commit_gets_one_start_more_at_most() -> None:
-    """The next owner records the start first, also if it has been idle for long."""
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("delay", [0.002, 0.05])
+def test_what_kills_idle_processes_before_a_commit_gets_one_start_more_at_most(before: int, delay: float) -> None:
+    """The next owner records the start first, also if it has been idle for long or answers other requests before."""
     world = World(partitions=6)
     processes = [world.process() for _ in range(6)]
     for number in range(6):
         world.quick(number)
     world.run(5)
-    world.broker.commit_delay = 0.05
-    world.request("kill", work=KILL)
+    world.broker.commit_delay = delay
+    for _ in range(before):
+        world.request("quick")
+        world.run(0.005)
+    fatal = world.request("kill", work=KILL)
     deaths = 0
-    while (0, 30) not in world.answered():
-        world.run(0.001)
+    while (0, fatal) not in world.answered():
+        world.run(0.0005)
         for process in [one for one in processes if _is_fatal(one, 0.0)]:
             deaths += 1
             processes.remove(process)
             process.kill()
             world.broker.group(GROUP).leave(process.consumer)
     assert deaths == 4
+    assert [one.origin.offset for one in world.answers() if one.outcome != OK] == [fatal]
 
 
 def test_failed_attempts_and_deaths_count_together(world: World) -> None:

@@ -113,13 +113,18 @@ def test_what_starts_without_a_commit_is_recorded_by_the_next_one() -> None:
     assert requested(assignment) == [3, -1, -1]
 
 
-def test_the_first_start_of_a_lease_is_recorded_first_even_in_an_idle_process() -> None:
-    """Its task may be what has just killed the previous owner within the time that a commit takes."""
+def test_what_a_previous_owner_may_have_started_is_recorded_first_even_in_an_idle_process() -> None:
+    """One of these tasks may be what has just killed the previous owner, within the time that a commit takes."""
     assignment, rule = an_assignment(deep=3), DispatchRule(2, 1, at_once=True)
+    assignment.admit([PartitionEnd(DEEP, 3)])
     assert taken(assignment, rule) == []
-    assignment.request_starts(DispatchRule(1, 1, alone=True), 0.0, in_flight=0)
+    assignment.request_starts(DispatchRule(3, 3), 0.0, in_flight=0)
     confirm(assignment)
-    assert taken(assignment, rule) == [(0, 0), (0, 1)], "the second start is recorded by the next commit"
+    assert taken(assignment, DispatchRule(3, 3)) == [(0, 0), (0, 1), (0, 2)]
+    assignment.admit([Record(DEEP, 3, None, b"xx"), PartitionEnd(DEEP, 4)])
+    assert taken(assignment, rule) == [], "the tasks before it are not answered"
+    assignment.partitions[DEEP].answered(0, 1, 2)
+    assert taken(assignment, rule) == [(0, 3)], "it was not there when the lease began"
 
 
 def test_a_failed_task_starts_again_only_when_a_commit_has_recorded_it_even_in_an_idle_process() -> None:

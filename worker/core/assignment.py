@@ -97,6 +97,7 @@ class Assignment:
             if owned is None or owned.lease.leaving:
                 continue
             if isinstance(record, PartitionEnd):
+                owned.unseen_from = min(owned.unseen_from, record.offset)
                 owned.reached_end(record.offset)
             elif record.offset <= owned.offsets.last and owned.offsets.has_seen(record.offset):
                 repeated.append(record)
@@ -128,7 +129,7 @@ class Assignment:
             if len(tasks) >= limit or (single and (tasks or not alone)):
                 return tasks, True
             unlimited = rule.unlimited and not suspect
-            at_once = rule.at_once and not suspect and owned.starts.confirmed >= 0
+            at_once = rule.at_once and owned.position >= owned.unseen_from
             below = math.inf if unlimited or at_once else owned.starts.confirmed
             taken = owned.take(1 if single else min(share, limit - len(tasks)), now, below=below, unlimited=unlimited)
             if taken:

@@ -56,6 +56,7 @@ class OwnedPartition:
         "start_offset",
         "starts",
         "unconfirmed",
+        "unseen_from",
     )
 
     def __init__(
@@ -87,11 +88,16 @@ class OwnedPartition:
         self._blocking: dict[int, Task] = {}  # those of them that were admitted
         self.room = MetadataRoom()
         self._end = 0  # the last end that was reached
+        self.unseen_from = math.inf  # produced since this lease began, so no earlier owner can have started it
         self._former = FormerRanges(metadata.completed)
         self._out_of_order = batches or ordering != "partition"  # answers may come in any order
         self._highest_answered = metadata.completed[-1][1] if metadata.completed else -1
 
     # -- fetched
+
+    def charge_crash(self) -> None:
+        """Charge the task that crashed the previous owner. Call it once the checkpoints of its tasks are known."""
+        self.changed = self.starts.charge_crash(self.start_offset or 0) or self.changed
 
     def admit(self, record: Record) -> int:
         """Queue a record, or settle it if an earlier owner has answered it. Return the bytes that were kept."""

@@ -63,32 +63,33 @@ class StartLog:
 
     # -- taking over from the previous owner
 
+    def charge_crash(self, position: int) -> bool:
+        """Charge the task that crashed the previous owner, if it is known and not answered. Return whether it was.
+
+        Call it before the first task is admitted or recorded: from then on, this process writes the start limit.
+        """
+        crash = self._crash
+        if crash is None or crash.offset is None or not self._to_blame:
+            return False
+        self._to_blame = False
+        answered = any(first <= crash.offset < stop for first, stop in [(0, position), *self._former.completed])
+        if answered or crash.offset in self._former.detached:
+            return False
+        self._charge(crash.offset, max(crash.attempt, self._started_before(crash.offset) + 1))
+        return True
+
     def admit(self, offset: int) -> bool:
         """Charge the lowest unanswered task that may have crashed its process. Return whether it was this one.
 
         An attempt that has saved a checkpoint is not charged: the next one resumes after it.
         """
         former = self._former
-        if not self._to_blame:
-            return False
-        if self._crash is not None:
-            return self._admit_after(self._crash, offset)
-        if offset in former.waiting:
+        if not self._to_blame or offset in former.waiting:
             return False
         self._to_blame = False
         if former.started_below is None or offset >= former.started_below:
             return False
         self._charge(offset, self._started_before(offset) + 1)
-        return True
-
-    def _admit_after(self, crash: Crash, offset: int) -> bool:
-        """Do the same if the task is known. If that task was already answered, no other task is charged."""
-        if crash.offset is None or offset < crash.offset:
-            return False
-        self._to_blame = False
-        if offset != crash.offset:
-            return False
-        self._charge(offset, max(crash.attempt, self._started_before(offset) + 1))
         return True
 
     def _started_before(self, offset: int) -> int:

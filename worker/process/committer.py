@@ -68,6 +68,7 @@ class Committer:
         self._policy = CommitPolicy(shared.clock(), every=every, interval=config.commit_interval)
         self._sent_at = 0.0
         self._waiting_since: float | None = None  # when a start was requested that no commit has recorded yet
+        self._refused = False  # the group did not accept the last commit, but the broker is there
         self._under_way: dict[Partition, Commit] = {}
 
     # -- what to commit
@@ -141,7 +142,7 @@ class Committer:
         if self._policy.overdue(now):
             self._give_up_waiting(now)
         starts_wait = self._assignment.waits_for_commit
-        self._waiting_since = (self._waiting_since or now) if starts_wait else None
+        self._waiting_since = (self._waiting_since or now) if starts_wait and not self._refused else None
         if responder_is_busy:
             return
         changed = any(owned.changed for owned in self._assignment)
@@ -169,14 +170,13 @@ class Committer:
 
     def failed(self, failure: KafkaFailure) -> None:
         """Record why a commit or a transaction failed. Starts wait on if the group did not accept this member."""
-        if failure.code in MEMBERSHIP_CODES:
-            self._waiting_since = None
+        self._refused = failure.code in MEMBERSHIP_CODES
 
     def confirm(self, commits: Iterable[Commit]) -> None:
         """Record that these positions are committed."""
         self._metrics.add("commits_total")
         self._waiting_since = None
-        self.fenced = False
+        self._refused = self.fenced = False
         for owned, position, start_limit, restarts, recorded in commits:
             owned.confirm(position, start_limit, restarts, recorded)
 

@@ -132,6 +132,7 @@ class Rebalance:
                 owned.floor = position.offset
                 owned.changed = left[owned.partition].unanswered_from is not None  # report lost requests only once
             self._long_tasks.assigned(owned, left[owned.partition].completed)
+            owned.charge_crash()
         return again
 
     @staticmethod

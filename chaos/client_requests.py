@@ -12,6 +12,7 @@ from chaos.evidence import Resolved
 from chaos.messages import json_request, payload_of, request
 from chaos.requests import token_of
 from chaos.traffic import FLUSH_SECONDS
+from worker.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from chaos.traffic import Submitter
 
 KIND = "echo"
+REOPEN_SECONDS = 60.0  # for a new client, longer than any outage
 RESOLVE_SECONDS = 60.0  # seconds for futures whose requests are answered
 _TICK = 0.02
 
@@ -32,7 +34,7 @@ class _Entry(NamedTuple):
 
 
 class Clients:
-    """A sender of requests through one client, which connects as the first replica does: faults hit it as well.
+    """A sender of requests through a client, which connects as the first replica does: faults hit it as well.
 
     Confirmed requests are added to those of ``submitter``.
     """
@@ -44,32 +46,49 @@ class Clients:
         self._encode: Callable[[int, str], bytes] = (
             json_request if environment.get("WORKER_FORMAT") == "json" else request
         )
-        self._client: Any = None
+        self._clients: list[Any] = []  # the last one submits, the others have failed
         self._count = 0
 
     def open(self) -> None:
         """Connect. Not in the thread of the event loop, which carries the connection."""
-        self._client = worker.Client(self._environment)
+        self._clients.append(worker.Client(self._environment))
+        self._count = 0
 
     def close(self) -> None:
-        """End the client."""
-        if self._client is not None:
-            self._client.close(timeout=1.0)
+        """End all clients."""
+        for client in self._clients:
+            client.close(timeout=1.0)
 
     async def send(self, items: Sequence[Item], begin: float) -> None:
         """Submit each request at its time after ``begin``. Return when each is confirmed or has failed."""
         delivered = []
         for item in items:
             await asyncio.sleep(max(0.0, begin + item.at - time.monotonic()))
-            delivered.append(self._submit(item).future.delivered)
+            try:
+                entry = self._submit(item)
+            except BrokerError:  # an outage has ended its producer, so do as it says and make a new one
+                await asyncio.to_thread(self._reopen)
+                entry = self._submit(item)
+            delivered.append(entry.future.delivered)
         _, left = await asyncio.to_thread(concurrent.futures.wait, delivered, FLUSH_SECONDS)
         if left:
             raise TimeoutError(f"{len(left)} requests of the client are not confirmed within {FLUSH_SECONDS:g} s")
 
+    def _reopen(self) -> None:
+        """Open another client. The futures of the one before still resolve. Raise BrokerError after a minute."""
+        deadline = time.monotonic() + REOPEN_SECONDS
+        while True:
+            try:
+                return self.open()
+            except BrokerError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(1.0)
+
     def _submit(self, item: Item) -> _Entry:
         payload = payload_of(item.value or b"")
         self._count += 1  # as the client counts
-        future = self._client.submit(payload, key=item.key)
+        future = self._clients[-1].submit(payload, key=item.key)
         entry = _Entry(
             item._replace(sequence=self._count, value=self._encode(self._count, payload)), item.sequence, future
         )

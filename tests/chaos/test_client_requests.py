@@ -16,6 +16,7 @@ from chaos.evidence import Resolved
 from chaos.messages import payload_of, sequence_of
 from chaos.options import Options
 from worker.client import DeliveryError, TaskFuture
+from worker.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,3 +104,45 @@ def test_what_futures_resolve_to(sent: tuple[Clients, FakeSubmitter]) -> None:
     outcomes = {record: one.outcome for record, one in again.items()}
     assert outcomes == {record: "" if record[0] == 0 else "EXPIRED" for record in submitter.added}
     assert isinstance(next(iter(again.values())), Resolved)
+
+
+class FailingClient(FakeClient):
+    """The first client fails at its fourth request. The first attempt to make another one fails as well."""
+
+    made = 0
+
+    def __init__(self, environment: object) -> None:
+        super().__init__(environment)
+        FailingClient.made += 1
+        self._first = FailingClient.made == 1
+        if FailingClient.made == 2:
+            raise BrokerError("Kafka cannot be reached")
+
+    def submit(self, payload: str, key: bytes) -> TaskFuture:
+        if self._first and len(self.payloads) == 3:
+            raise BrokerError("the client has failed, make a new one")
+        future = super().submit(payload, key)
+        if not self._first and future.delivered.exception() is None:
+            partition, offset = future.delivered.result().split("~")[1:3]
+            later = TaskFuture()
+            later.delivered.set_result(f"requests~{partition}~{int(offset) + 100}~1700000000000")
+            later.answer(future.result())
+            return later
+        return future
+
+
+def test_a_client_that_has_failed_is_replaced_and_its_futures_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chaos, seed 236: its producer had failed in an outage, and the run ended there."""
+    monkeypatch.setattr(worker, "Client", FailingClient, raising=False)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    submitter: Any = FakeSubmitter()
+    clients = Clients({}, submitter)
+    clients.open()
+    asyncio.run(clients.send(ITEMS[:6], time.monotonic() - 1000))
+    clients.close()
+    assert FailingClient.made == 3
+    assert sorted((offset, item.sequence) for (_, offset), (item, _) in submitter.added.items()) == [
+        *[(1, 1), (3, 3)],
+        *[(101, 1), (103, 3)],
+    ]
+    assert len(clients.resolved(submitter.added.keys())) == 4

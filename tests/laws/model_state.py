@@ -81,6 +81,7 @@ class ModelState:
         self._excused: set[OwnedPartition] = set()  # these may go without a last commit
         self._finished: defaultdict[OwnedPartition, set[int]] = defaultdict(set)  # for good
         self._former: dict[OwnedPartition, CommitMetadata] = {}
+        self._end_before: dict[OwnedPartition, int] = {}  # of the log, when the lease began
         self._position: dict[Partition, int] = {}
 
     def write(self, number: int, gap: int, key: bytes | None) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from worker.core.claim import Claim
     from worker.core.dispatch import DispatchRule
+    from worker.core.owned_partition import OwnedPartition
     from worker.process.crash_reports import CrashReport
 
 LONG = 1_000_000
@@ -66,7 +67,9 @@ class Model(ModelState):
         position = self.group.get(partition)
         assert self.rebalance.ready([partition])
         assert self.rebalance.assigned({partition: position}) == {}
-        self._former[self.assignment.partitions[partition]] = self.recorded(partition)
+        owned = self.assignment.partitions[partition]
+        self._former[owned] = self.recorded(partition)
+        self._end_before[owned] = self.ends[partition]
         self._position[partition] = position.offset if position else 0
 
     def deliver(self, number: int, count: int) -> None:
@@ -183,7 +186,7 @@ class Model(ModelState):
             owned = self.assignment.owner_of(task)
             assert owned is not None
             assert not task.claim.leaving
-            unrecorded = rule.unlimited or (rule.at_once and owned.starts.confirmed >= 0)
+            unrecorded = rule.unlimited or (rule.at_once and self._is_new(owned, task.record.offset))
             assert unrecorded or task.record.offset < owned.starts.confirmed, "no commit has recorded its start"
             recorded = self.recorded(owned.partition)
             assert rule.unlimited or task.record.offset not in recorded.waiting, "a commit says that it waits"
@@ -194,6 +197,10 @@ class Model(ModelState):
         self.submitted.extend(tasks)
         self.assignment.request_starts(rule, self.now, in_flight=self.count_in_flight())
         return tasks
+
+    def _is_new(self, owned: OwnedPartition, offset: int) -> bool:
+        """Return whether only this process can have started the request, and must answer no older one first."""
+        return min(offset, owned.position) >= self._end_before[owned]
 
     def tick(self) -> None:
         self.committer.tick(self.now, responder_is_busy=False)

@@ -26,7 +26,8 @@ GREATEST_DELAY = 30.0
 Lives = list[tuple[Ending, float | None, float]]
 
 statuses = st.integers(min_value=-64, max_value=255)
-crashes = statuses.filter(lambda status: status not in (2, 3, 4)).map(classify)
+# An end for which the replica stops, or waits for its store, is no crash.
+crashes = statuses.filter(lambda status: status not in (2, 3, 4, ExitCode.STORE_UNREACHABLE)).map(classify)
 jitters = st.floats(min_value=0, max_value=1)
 short_runs = st.floats(min_value=0, max_value=HEALTHY_SECONDS, exclude_max=True)
 healthy_runs = st.floats(min_value=HEALTHY_SECONDS, max_value=1e6)

@@ -35,6 +35,17 @@ def test_no_task_starts_before_its_start_limit_is_confirmed(world: World) -> Non
     assert world.noted().started_below == 2
 
 
+def test_a_full_queue_does_not_delay_a_start(world: World) -> None:
+    """A task starts when the reply to its commit arrives, although the process has nothing to fetch then."""
+    world.broker.commit_delay = 0.002
+    for _ in range(100):
+        world.request("short", work=Work(seconds=0.001))
+    world.process()
+    begun = world.clock()
+    world.until(lambda: len(world.answers()) == 100)
+    assert world.clock() - begun < 0.15
+
+
 def test_a_start_limit_that_was_refused_is_asked_for_again(world: World) -> None:
     """Unknown is not confirmed."""
     world.broker.fail_commits("REQUEST_TIMED_OUT", 3, applied=True)

@@ -187,7 +187,9 @@ class OwnedPartition:
 
     def has_room_for(self, offset: int) -> bool:
         """Return whether the waiting task with this offset may be answered and still fit into the commit metadata."""
-        return offset < self._start_below()
+        if offset < self._start_below():
+            return True
+        return not self._out_of_order and [task.record.offset for task in self.queue.peek(1)] == [offset]  # may start
 
     @property
     def has_room(self) -> bool:
@@ -223,6 +225,7 @@ class OwnedPartition:
         if self.lease.leaving:
             self.queue.finish(task)
         else:
+            self.starts.taken_back(task.record.offset)
             self.queue.requeue(task, ready_at)
 
     def fail(self, task: Task, error: str = "") -> None:

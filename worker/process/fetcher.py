@@ -56,7 +56,8 @@ class Fetcher:
     def fetch(self, now: float) -> bool:
         """Poll the client, and wait for records if there is nothing else to do.
 
-        Return whether the loop should continue at once, because records came or the fetcher has already waited.
+        Return whether the loop should continue at once, because records or the reply to a commit came, or because the
+        fetcher has already waited.
         """
         idle = not self._dispatcher.in_slot and not self._responder.outstanding
         running = self._executor.running if self._dispatcher.in_flight else None
@@ -67,13 +68,15 @@ class Fetcher:
         self._apply_pause(plan, idle=idle, now=now)
         waits_for_commit = self._committer.in_flight and startable > 0
         self.commit_wait = min(COMMIT_WAIT_LIMIT, self.commit_wait * 1.1) if waits_for_commit else COMMIT_WAIT
+        commit_in_flight = self._committer.in_flight
         if plan.limit is None:
-            if self._committer.in_flight:
+            if commit_in_flight:
                 self._admit(self._consumer.poll(1, 0.0))  # the reply to a commit arrives inside a poll
-            return False
+            return commit_in_flight and not self._committer.in_flight
         # The task that waits for a commit is already due, so its time does not say how long to wait.
         longest = self.commit_wait if waits_for_commit else self._until_due(now)
-        return self._admit(self._consumer.poll(plan.limit, longest if idle else 0.0)) or idle
+        came = self._admit(self._consumer.poll(plan.limit, longest if idle else 0.0))
+        return came or idle or (commit_in_flight and not self._committer.in_flight)
 
     def _plan(self, now: float, startable: int, startable_bytes: int, *, idle: bool) -> FetchPlan:
         buffer = self._buffer()

@@ -26,8 +26,14 @@ GREATEST_DELAY = 30.0
 Lives = list[tuple[Ending, float | None, float]]
 
 statuses = st.integers(min_value=-64, max_value=255)
-# An end for which the replica stops, or waits for its store, is no crash.
-crashes = statuses.filter(lambda status: status not in (2, 3, 4, ExitCode.STORE_UNREACHABLE)).map(classify)
+# For the first three the replica stops. After the last one it waits for its store.
+NO_CRASH = (
+    ExitCode.SETTINGS_INVALID,
+    ExitCode.HANDLER_UNLOADABLE,
+    ExitCode.BROKER_UNREACHABLE,
+    ExitCode.STORE_UNREACHABLE,
+)
+crashes = statuses.filter(lambda status: status not in NO_CRASH).map(classify)
 jitters = st.floats(min_value=0, max_value=1)
 short_runs = st.floats(min_value=0, max_value=HEALTHY_SECONDS, exclude_max=True)
 healthy_runs = st.floats(min_value=HEALTHY_SECONDS, max_value=1e6)

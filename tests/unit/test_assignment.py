@@ -143,6 +143,23 @@ def test_a_failed_task_starts_again_only_when_a_commit_has_recorded_it_even_in_a
     assert taken(assignment, rule) == [(0, 0)]
 
 
+def test_a_failed_task_that_was_dispatched_without_a_commit_and_taken_back_waits_for_one() -> None:
+    """The last commit still says that it waits, so a crash during its next attempt would not be counted."""
+    assignment, without_commit, rule = an_assignment(deep=1), DispatchRule(1, 1, unlimited=True), DispatchRule(1, 1)
+    owned = assignment.partitions[DEEP]
+    (task,) = assignment.take(without_commit, 0.0, in_flight=0)
+    task.attempt = 1
+    owned.fail(task)
+    owned.requeue(task)
+    confirm(assignment)
+    (task,) = assignment.take(without_commit, 0.0, in_flight=0)
+    owned.requeue(task)
+    assert taken(assignment, rule) == []
+    assignment.request_starts(rule, 0.0, in_flight=0)
+    confirm(assignment)
+    assert taken(assignment, rule) == [(0, 0)]
+
+
 def test_a_task_alone_is_asked_for_when_the_one_before_has_ended() -> None:
     """Otherwise the metadata would name two, and the wrong one might be blamed."""
     assignment = an_assignment(deep=3, shallow=3)

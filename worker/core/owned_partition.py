@@ -189,7 +189,8 @@ class OwnedPartition:
         """Return whether the waiting task with this offset may be answered and still fit into the commit metadata."""
         if offset < self._start_below():
             return True
-        return not self._out_of_order and [task.record.offset for task in self.queue.peek(1)] == [offset]  # may start
+        # In order, the head of the queue may start without room, so it may be answered as well.
+        return not self._out_of_order and [task.record.offset for task in self.queue.peek(1)] == [offset]
 
     @property
     def has_room(self) -> bool:

@@ -66,17 +66,17 @@ class Fetcher:
         startable, startable_bytes = self._assignment.startable(now)
         plan = self._plan(now, startable, startable_bytes, idle=idle)
         self._apply_pause(plan, idle=idle, now=now)
-        waits_for_commit = self._committer.in_flight and startable > 0
-        self.commit_wait = min(COMMIT_WAIT_LIMIT, self.commit_wait * 1.1) if waits_for_commit else COMMIT_WAIT
         commit_in_flight = self._committer.in_flight
-        if plan.limit is None:
-            if commit_in_flight:
-                self._admit(self._consumer.poll(1, 0.0))  # the reply to a commit arrives inside a poll
-            return commit_in_flight and not self._committer.in_flight
-        # The task that waits for a commit is already due, so its time does not say how long to wait.
-        longest = self.commit_wait if waits_for_commit else self._until_due(now)
-        came = self._admit(self._consumer.poll(plan.limit, longest if idle else 0.0))
-        return came or idle or (commit_in_flight and not self._committer.in_flight)
+        waits_for_commit = commit_in_flight and startable > 0
+        self.commit_wait = min(COMMIT_WAIT_LIMIT, self.commit_wait * 1.1) if waits_for_commit else COMMIT_WAIT
+        go_on = False
+        if plan.limit is not None:
+            # The task that waits for a commit is already due, so its time does not say how long to wait.
+            longest = self.commit_wait if waits_for_commit else self._until_due(now)
+            go_on = self._admit(self._consumer.poll(plan.limit, longest if idle else 0.0)) or idle
+        elif commit_in_flight:
+            self._admit(self._consumer.poll(1, 0.0))  # the reply to a commit arrives inside a poll
+        return go_on or (commit_in_flight and not self._committer.in_flight)
 
     def _plan(self, now: float, startable: int, startable_bytes: int, *, idle: bool) -> FetchPlan:
         buffer = self._buffer()

@@ -7,8 +7,9 @@ It shares no code with the invariants and knows no faults, so it checks only wha
 - An answer belongs to a request that was sent.
 - If everything could be committed, a request starts at most ``max_attempts`` times without a good finish. Starts that
   a drain or a revoked partition stopped do not count. Neither does one start that crashed within 0.1 s, because an idle
-  process records a start while the task already runs. Nor does one last attempt that failed within 0.1 s before its
-  process crashed, because its answer was not committed. With at-most-once, a request starts at most once.
+  process records a start while the task already runs. Nor does a failed attempt that another process made again, if the
+  first one did nothing more after 0.1 s: no commit had recorded the failure. With at-most-once, a request starts at
+  most once.
 - Within a partition or a key, requests first start in the order of their offsets. With at-most-once, this applies to
   each process separately, because a member that was cut off may start late what it had committed.
 - The committed offset of every partition is its end.
@@ -78,7 +79,8 @@ def _attempts(run: dict[str, Any], lines: _Lines) -> list[str]:
         return []
     starts.subtract(Counter(_where(line) for line in (*lines["end"], *lines["stop"])))
     limit = run["max_attempts"]
-    starts.subtract(_crashed_at_once(lines) | _failed_at_last(lines, limit))
+    starts.subtract(_crashed_at_once(lines))
+    starts.subtract(_repeated(lines))
     return [
         f"{one} started {count} times without a good finish, the limit is {limit}"
         for one, count in sorted(starts.items())
@@ -95,14 +97,21 @@ def _crashed_at_once(lines: _Lines) -> set[str]:
     }
 
 
-def _failed_at_last(lines: _Lines, limit: int) -> set[str]:
-    crashes = [(line["process"], float(line["time"])) for line in lines["crash"]]
-    return {
-        _where(line)
-        for line in lines["raise"]
-        if line["attempt"] == limit
-        and any(line["process"] == process and 0 <= at - float(line["time"]) <= AT_ONCE for process, at in crashes)
-    }
+def _repeated(lines: _Lines) -> Counter[str]:
+    last_seen: dict[int, float] = {}
+    for line in (line for kind in ("start", "crash", "raise", "end", "stop") for line in lines[kind]):
+        last_seen[line["process"]] = max(float(line["time"]), last_seen.get(line["process"], 0.0))
+    raised = {(_where(line), line["process"], line["attempt"]): float(line["time"]) for line in lines["raise"]}
+    newest: dict[str, dict[str, Any]] = {}
+    found: Counter[str] = Counter()
+    for line in sorted(lines["start"], key=lambda line: float(line["time"])):
+        where = _where(line)
+        before, newest[where] = newest.get(where), line
+        if not before or before["attempt"] != line["attempt"] or before["process"] == line["process"]:
+            continue
+        failure = raised.get((where, before["process"], before["attempt"]))
+        found[where] += failure is not None and last_seen[before["process"]] - failure <= AT_ONCE
+    return found
 
 
 def _order(run: dict[str, Any], lines: _Lines) -> list[str]:

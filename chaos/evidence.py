@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -177,7 +178,7 @@ class Evidence:
     def starts(self) -> dict[RecordId, list[JournalEntry]]:
         """Return the starts of each request, in order of time."""
         found: dict[RecordId, list[JournalEntry]] = defaultdict(list)
-        for entry in sorted(self.journal, key=lambda entry: entry.time):
+        for entry in sorted(self.journal, key=_by_time):
             if entry.event == "start":
                 found[entry.record].append(entry)
         return found
@@ -187,7 +188,7 @@ class Evidence:
         """Return the ``end``, ``raise`` or ``stop`` of each start. A start whose process died has none."""
         found: dict[JournalEntry, JournalEntry] = {}
         running: dict[tuple[int, RecordId], JournalEntry] = {}
-        for entry in sorted(self.journal, key=lambda entry: entry.time):
+        for entry in sorted(self.journal, key=_by_time):
             if entry.event == "start":
                 running[entry.pid, entry.record] = entry
             elif entry.event in ("end", "raise", "stop") and (entry.pid, entry.record) in running:
@@ -218,22 +219,31 @@ class Evidence:
         )
 
     @property
-    def uncounted(self) -> frozenset[RecordId]:
-        """Return the requests of which one start may be uncounted, because its process crashed within ``AT_ONCE``.
-
-        Either the start crashed it, or another one did when the last attempt had failed and its dead letter was not
-        committed yet.
-        """
+    def crashed_at_once(self) -> frozenset[RecordId]:
+        """Return the requests that crashed their process within ``AT_ONCE``, perhaps before the start was recorded."""
         crashes = [entry for entry in self.journal if entry.event == "crash"]
         ends = {(entry.pid, entry.record, entry.attempt): entry.time for entry in crashes}
-        started = {one.record for one in self.crashed if ends[one.pid, one.record, one.attempt] - one.time <= AT_ONCE}
-        last = [one for one in self.journal if one.event == "raise" and one.attempt == self.options.max_attempts]
-        failed = {
-            one.record
-            for one in last
-            if any(crash.pid == one.pid and 0 <= crash.time - one.time <= AT_ONCE for crash in crashes)
-        }
-        return frozenset(started | failed)
+        return frozenset(
+            one.record for one in self.crashed if ends[one.pid, one.record, one.attempt] - one.time <= AT_ONCE
+        )
+
+    @property
+    def repeated(self) -> frozenset[JournalEntry]:
+        """Return the starts that failed and were made again, under the same number, by another process.
+
+        Their process wrote its last line within ``AT_ONCE`` of the failure, so it ended before a commit recorded it.
+        """
+        finishes, newest = self.finishes, {entry.pid: entry.time for entry in sorted(self.journal, key=_by_time)}
+        return frozenset(
+            one
+            for entries in self.starts.values()
+            for one, other in itertools.pairwise(entries)
+            if one in finishes
+            and finishes[one].event == "raise"
+            and other.attempt == one.attempt
+            and other.pid != one.pid
+            and newest[one.pid] - finishes[one].time <= AT_ONCE
+        )
 
     @property
     def answered(self) -> dict[RecordId, list[Answer]]:
@@ -242,6 +252,10 @@ class Evidence:
         for answer in self.answers:
             found[answer.record].append(answer)
         return found
+
+
+def _by_time(entry: JournalEntry) -> float:
+    return entry.time
 
 
 def read_journal(path: Path) -> list[JournalEntry]:

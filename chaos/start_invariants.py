@@ -37,19 +37,21 @@ def starts_belong(evidence: Evidence) -> Iterator[Violation]:
 def attempts_limited(evidence: Evidence) -> Iterator[Violation]:
     """Check that no request starts more often than ``WORKER_MAX_ATTEMPTS`` without a good finish.
 
-    A start may stay uncounted while a fault prevents commits, because the worker continues meanwhile. One start of a
-    request may stay uncounted because its process crashed at once (see ``Evidence.uncounted``).
+    A start may stay uncounted while a fault prevents commits, because the worker continues meanwhile. So may one start
+    of a request that crashed its process at once, and a failure that no commit had recorded when its process ended.
     """
     once = evidence.options.guarantee == "at-most-once"
     limit = 1 if once else evidence.options.max_attempts
     numbered = {entry.record for entry in evidence.journal if entry.event == "start" and entry.attempt > limit}
     yield from violation_of("attempts", f"an attempt numbered above {limit}", numbered)
     blocks = [] if once else [one for one in windows(evidence) if one.blocks]
+    repeated, at_once = (frozenset(), frozenset()) if once else (evidence.repeated, evidence.crashed_at_once)
     counted = Counter(
-        one.record for one in evidence.bad_starts if not explained((one.time, one.time), {one.replica}, blocks)
+        one.record
+        for one in evidence.bad_starts
+        if one not in repeated and not explained((one.time, one.time), {one.replica}, blocks)
     )
-    uncounted = frozenset() if once else evidence.uncounted
-    bad = {record for record, count in counted.items() if count - (record in uncounted) > limit}
+    bad = {record for record, count in counted.items() if count - (record in at_once) > limit}
     yield from violation_of("attempts", f"more than {limit} starts without a good finish", bad)
 
 

@@ -75,15 +75,18 @@ def test_too_many_starts(tmp_path: Path) -> None:
     assert check(once, tmp_path) == ["0/2 started 2 times"]
 
 
-@pytest.mark.parametrize(("later", "pid", "found"), [(0.01, 9, 0), (0.2, 9, 1), (0.01, 8, 1)])
-def test_a_last_attempt_may_be_repeated_if_its_process_crashed_at_once(
-    later: float, pid: int, found: int, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "pid", "later", "found"),
+    [(1, 8, 0.01, 0), (1, 8, 0.2, 1), (1, 9, 0.01, 1), (2, 8, 0.01, 1)],
+)
+def test_a_failure_that_no_commit_recorded_may_be_repeated(
+    number: int, pid: int, later: float, found: int, tmp_path: Path
 ) -> None:
     limit = good().options.max_attempts
-    failures = [entry("start", 2, 2.0 + n / 100, n + 1) for n in range(limit)]
-    last = [entry("start", 2, 3.0, limit), entry("raise", 2, 3.0, limit)]
-    crash = [entry("start", 3, 3.0 + later, pid=pid), entry("crash", 3, 3.0 + later, pid=pid)]
-    assert len(check(replace(good(), journal=[*good().journal, *failures, *last, *crash]), tmp_path)) == found
+    failed = [entry("start", 2, 2.5, number, pid=pid), entry("raise", 2, 2.5, number, pid=pid)]
+    crash = [entry("start", 3, 2.5 + later, pid=pid), entry("crash", 3, 2.5 + later, pid=pid)]
+    failures = [entry("start", 2, 3.0 + n / 100, n + 1) for n in range(limit)]
+    assert len(check(replace(good(), journal=[*good().journal, *failed, *crash, *failures]), tmp_path)) == found
 
 
 def test_an_offset_that_is_not_committed(tmp_path: Path) -> None:

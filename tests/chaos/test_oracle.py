@@ -169,18 +169,25 @@ def test_one_start_may_go_uncounted_if_it_crashes_at_once(later: float, allowed:
     assert "attempts" in broken(replace(once, journal=[*again, *once.journal])), "a second one is too many"
 
 
-@pytest.mark.parametrize(("later", "pid", "allowed"), [(0.01, 10, True), (0.2, 10, False), (0.01, 11, False)])
-def test_a_last_attempt_may_be_repeated_if_its_process_crashed_at_once(
-    later: float, pid: int, *, allowed: bool
-) -> None:
-    """Another request crashed it before the dead letter was committed."""
+@pytest.mark.parametrize(
+    ("number", "pid", "later", "allowed"),
+    [(1, 11, 0.01, True), (1, 11, 0.2, False), (1, 10, 0.01, False), (2, 11, 0.01, False)],
+)
+def test_a_failure_that_no_commit_recorded_may_be_repeated(number: int, pid: int, later: float, *, allowed: bool) -> None:
+    """Another request crashed its process. It does not count if that was later, the process lived, or in another order."""
     e = attempts(good(), good().options.max_attempts)
-    limit = e.options.max_attempts
-    last = [entry("start", 1, 0.5, limit, pid=10), entry("raise", 1, 0.6, limit, pid=10)]
-    crash = [entry("start", 2, 0.6 + later, pid=pid), entry("crash", 2, 0.6 + later, pid=pid)]
-    assert ("attempts" in broken(replace(e, journal=[*last, *crash, *e.journal]))) is not allowed
-    earlier = [one._replace(attempt=limit - 1) for one in last]
-    assert "attempts" in broken(replace(e, journal=[*earlier, *crash, *e.journal])), "its failure is recorded"
+    failed = [entry("start", 1, 0.5, number, pid=pid), entry("raise", 1, 0.5, number, pid=pid)]
+    crash = [entry("start", 2, 0.5 + later, pid=pid), entry("crash", 2, 0.5 + later, pid=pid)]
+    assert ("attempts" in broken(replace(e, journal=[*failed, *crash, *e.journal]))) is not allowed
+
+
+@pytest.mark.parametrize(("pid", "allowed"), [(11, True), (10, False)])
+def test_the_last_failure_may_be_repeated_as_well(pid: int, *, allowed: bool) -> None:
+    """Its dead letter was not committed."""
+    limit = good().options.max_attempts
+    e = attempts(good(), limit)
+    again = [entry("start", 1, 0.95, limit, pid=pid), entry("raise", 1, 0.95, limit, pid=pid)]
+    assert ("attempts" in broken(replace(e, journal=[*e.journal, *again]))) is not allowed
 
 
 def test_at_most_once_no_start_goes_uncounted() -> None:

@@ -173,8 +173,10 @@ def test_one_start_may_go_uncounted_if_it_crashes_at_once(later: float, allowed:
     ("number", "pid", "later", "allowed"),
     [(1, 11, 0.01, True), (1, 11, 0.2, False), (1, 10, 0.01, False), (2, 11, 0.01, False)],
 )
-def test_a_failure_that_no_commit_recorded_may_be_repeated(number: int, pid: int, later: float, *, allowed: bool) -> None:
-    """Another request crashed its process. It does not count if that was later, the process lived, or in another order."""
+def test_a_failure_that_no_commit_recorded_may_be_repeated(
+    number: int, pid: int, later: float, *, allowed: bool
+) -> None:
+    """Another request crashed its process before it did anything else, and the next process made the attempt again."""
     e = attempts(good(), good().options.max_attempts)
     failed = [entry("start", 1, 0.5, number, pid=pid), entry("raise", 1, 0.5, number, pid=pid)]
     crash = [entry("start", 2, 0.5 + later, pid=pid), entry("crash", 2, 0.5 + later, pid=pid)]

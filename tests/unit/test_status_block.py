@@ -139,6 +139,18 @@ def test_a_start_that_was_overwritten_is_unknown(buffer: bytearray) -> None:
     assert StatusBlock(buffer).read_start().activity is Activity.UNKNOWN
 
 
+def test_a_reader_waits_for_crash_reports_that_are_being_written(
+    buffer: bytearray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them, the next owner of a partition would charge another task than the one that crashed."""
+    process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
+    supervisor.report_crashes([["old"]])
+    buffer[module._CRASHES_AT] |= 1
+    assert process.crashes() == [], "the supervisor died while it was writing"
+    monkeypatch.setattr("worker.process.status_block.time.sleep", lambda _: supervisor.report_crashes([["recent"]]))
+    assert process.crashes() == [["recent"]]
+
+
 def test_crash_reports_are_replaced_and_the_oldest_go_first(buffer: bytearray) -> None:
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     assert process.crashes() == []

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import json
 import struct
+import time
 from typing import Any, NamedTuple
 
 _STAMP = struct.Struct("<QQIII")  # turns, answered requests, state, assigned partitions, pid
@@ -23,6 +24,7 @@ _BODY_AT = _SNAPSHOT_AT + _SNAPSHOT.size
 _BODY_LIMIT = 64 * 1024
 _CRASHES_AT = _BODY_AT + _BODY_LIMIT  # laid out as the snapshot: sequence number, length, body
 _CRASHES_LIMIT = 8 * 1024
+_CRASHES_READS = 20  # at most, a millisecond apart
 _START = struct.Struct("<BBIIIqq64p")  # activity, 1 with a key, topic, partition, attempt, offset, time, key
 _PACK_START = _START.pack
 _START_AT = _CRASHES_AT + _SNAPSHOT.size + _CRASHES_LIMIT
@@ -113,8 +115,17 @@ class StatusBlock:
         self._put(_SNAPSHOT, at, (sequence + 1) & 0xFFFFFFFF, len(body))
 
     def crashes(self) -> list[Any]:
-        """Return the crash reports of the supervisor."""
-        return self._read(_CRASHES_AT) or []
+        """Return the crash reports of the supervisor. Wait up to 20 ms for reports that are being written.
+
+        Without them, the wrong task might be charged. A supervisor that was killed meanwhile never finishes writing.
+        """
+        for _ in range(_CRASHES_READS):
+            if not _SNAPSHOT.unpack_from(self._view, _CRASHES_AT)[0]:
+                return []  # never written
+            if (reports := self._read(_CRASHES_AT)) is not None:
+                return list(reports)
+            time.sleep(0.001)
+        return []
 
     # -- the worker process's side (the executor's thread)
 

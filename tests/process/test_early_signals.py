@@ -37,6 +37,7 @@ def test_a_signal_during_the_imports_stops_the_replica(tmp_path: Path, number: s
     environment = NEEDED | {
         "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",
         "WORKER_HANDLER": "json:loads",
+        "WORKER_HTTP_PORT": "0",  # other tests may have a replica on the default port
         "PYTHONPATH": str(tmp_path),
     }
     process = subprocess.Popen([sys.executable, "-P", "-m", "worker", "run"], env=environment)

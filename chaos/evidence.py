@@ -175,10 +175,15 @@ class Evidence:
     audit: Audit | None = None
 
     @property
+    def in_order(self) -> list[JournalEntry]:
+        """Return the journal in order of time."""
+        return sorted(self.journal, key=lambda entry: entry.time)
+
+    @property
     def starts(self) -> dict[RecordId, list[JournalEntry]]:
         """Return the starts of each request, in order of time."""
         found: dict[RecordId, list[JournalEntry]] = defaultdict(list)
-        for entry in sorted(self.journal, key=_by_time):
+        for entry in self.in_order:
             if entry.event == "start":
                 found[entry.record].append(entry)
         return found
@@ -188,7 +193,7 @@ class Evidence:
         """Return the ``end``, ``raise`` or ``stop`` of each start. A start whose process died has none."""
         found: dict[JournalEntry, JournalEntry] = {}
         running: dict[tuple[int, RecordId], JournalEntry] = {}
-        for entry in sorted(self.journal, key=_by_time):
+        for entry in self.in_order:
             if entry.event == "start":
                 running[entry.pid, entry.record] = entry
             elif entry.event in ("end", "raise", "stop") and (entry.pid, entry.record) in running:
@@ -233,7 +238,7 @@ class Evidence:
 
         Their process wrote its last line within ``AT_ONCE`` of the failure, so it ended before a commit recorded it.
         """
-        finishes, newest = self.finishes, {entry.pid: entry.time for entry in sorted(self.journal, key=_by_time)}
+        finishes, newest = self.finishes, {entry.pid: entry.time for entry in self.in_order}
         return frozenset(
             one
             for entries in self.starts.values()
@@ -252,10 +257,6 @@ class Evidence:
         for answer in self.answers:
             found[answer.record].append(answer)
         return found
-
-
-def _by_time(entry: JournalEntry) -> float:
-    return entry.time
 
 
 def read_journal(path: Path) -> list[JournalEntry]:

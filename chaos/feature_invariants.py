@@ -51,7 +51,7 @@ def _confirmed(records: Sequence[StateRecord], before: float) -> int:
 def _invented(evidence: Evidence, resumes: Sequence[JournalEntry]) -> set[RecordId]:
     made: dict[RecordId, int] = defaultdict(int)
     found = set()
-    for one in sorted(evidence.journal, key=lambda entry: entry.time):
+    for one in evidence.in_order:
         if one.event == "checkpoint":
             made[one.record] = max(made[one.record], one.step)
         elif one.event == "resume" and one.step > made[one.record] + 1:  # its process may die before it journals it

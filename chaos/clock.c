@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +75,21 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
     if (!real) real = NEXT(pthread_cond_timedwait);
     struct timespec at = true_time(until);
     return real(cond, mutex, &at);
+}
+
+/* The C library calls its own pthread_cond_timedwait in here, not the one above. librdkafka waits in this way. */
+int cnd_timedwait(cnd_t *restrict cond, mtx_t *restrict mutex, const struct timespec *restrict until) {
+    static __typeof__(&cnd_timedwait) real;
+    if (!real) real = NEXT(cnd_timedwait);
+    struct timespec at = true_time(until);
+    return real(cond, mutex, &at);
+}
+
+int mtx_timedlock(mtx_t *restrict mutex, const struct timespec *restrict until) {
+    static __typeof__(&mtx_timedlock) real;
+    if (!real) real = NEXT(mtx_timedlock);
+    struct timespec at = true_time(until);
+    return real(mutex, &at);
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {

@@ -6,18 +6,23 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chaos.procutil import ROOT
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def tree_hash(folder: str) -> str:
-    """Return the tree hash of a folder of the repository. If all is committed, it is that of ``HEAD:folder``.
 
-    Raise RuntimeError outside of a git checkout, because a record without its engine is worthless.
+def tree_hash(folder: str, names: Sequence[str] = ("*",)) -> str:
+    """Return the tree hash of a folder of the repository, of the files that match ``names`` alone.
+
+    If all is committed, and with all files, it is that of ``HEAD:folder``. Raise RuntimeError outside of a git
+    checkout, because a record without its engine is worthless.
     """
     with tempfile.TemporaryDirectory() as temporary:
         index = {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
-        _git("add", "--all", "--", folder, more=index)
+        _git("add", "--all", "--", *(f"{folder}/{name}" for name in names), more=index)
         return _git("write-tree", f"--prefix={folder}/", more=index)
 
 

@@ -199,6 +199,8 @@ async def broker_disk_full(context: RunContext, fault: Fault) -> None:
 
 
 async def delete_records(context: RunContext, _fault: Fault) -> None:
+    if context.replicas.options.guarantee == "at-most-once":  # a committed request may still be given back
+        raise process_faults.NoTargetError
     try:
         await asyncio.to_thread(
             groups.delete_committed, context.cluster.bootstrap, context.replicas.group, context.topics.requests

@@ -3,7 +3,8 @@
 Each run has two lines with the same ``id``. The first one, with the outcome ``begun``, is written before the run: a run
 that was killed has no other line and counts as not passed. The second one has the figures of the run, and its
 violations or its error. Both have the options of the run, ``outcome``, ``engine`` (the git tree hashes of ``worker/``
-and ``proto/``) and ``suite`` (that of ``chaos/``). Runs before 2026-11-23 have one line, without an ``id``.
+and ``proto/``) and ``suite`` (that of the code in ``chaos/``; before 2026-11-27 of the whole folder, this record
+included). Runs before 2026-11-23 have one line, without an ``id``.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def identity() -> Line:
     """Return the fields that identify the code of a run. Raise RuntimeError outside of a git checkout."""
     return {
         "engine": "+".join(code_hash.tree_hash(folder)[:HASH_DIGITS] for folder in ("worker", "proto")),
-        "suite": code_hash.tree_hash("chaos"),
+        "suite": code_hash.tree_hash("chaos", ("*.py", "*.c"))[:HASH_DIGITS],
         "commit": code_hash.commit(),
     }
 
@@ -148,9 +149,9 @@ def runs(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-def newest_engine(lines: Sequence[Line]) -> str:
-    """Return the engine of the last line."""
-    return str(lines[-1]["engine"]) if lines else ""
+def of_newest(lines: Sequence[Line], *names: str) -> list[Line]:
+    """Return the runs that have these fields in common with the last one."""
+    return [line for line in lines if all(line.get(name) == lines[-1].get(name) for name in names)]
 
 
 def total_faults(line: Line) -> int:

@@ -102,6 +102,15 @@ def test_the_pages_stand_for_the_last_engine_and_the_record_names_broken_runs_of
     assert "| `old` |" in text
 
 
+def test_the_page_leaves_out_the_runs_of_an_earlier_suite_and_says_so() -> None:
+    earlier = [{**line("not answered"), "suite": "old"}, {**line(), "suite": "old"}]
+    text = page([*earlier, line()])
+    assert "## Engine `abc`, suite `def`" in text
+    assert "tested this engine too: 1 of 2 runs passed, with 8 faults" in text
+    assert "\n| exactly-once | 1 of 1 | 4 | 4 |" in text
+    assert "Earlier versions" not in page([line(), line()])
+
+
 def test_a_promise_counts_the_runs_that_put_it_to_the_test() -> None:
     """A broken run counts against every promise that it tests, and against no other."""
     broken = {**line("not answered"), "mix": "clean", "happened": {"restart": 2}}
@@ -170,6 +179,11 @@ def test_an_engine_is_the_tree_hash_of_git(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "worker/a.py").write_text("2\n")
     assert code_hash.tree_hash("worker") != git("rev-parse", "HEAD:worker")
     assert git("status", "--porcelain") == "M worker/a.py"
+    code = code_hash.tree_hash("worker", ("*.py",))
+    (tmp_path / "worker/notes.md").write_text("1\n")
+    assert code_hash.tree_hash("worker", ("*.py",)) == code
+    (tmp_path / "worker/a.py").write_text("3\n")
+    assert code_hash.tree_hash("worker", ("*.py",)) != code
     monkeypatch.setattr(code_hash, "ROOT", tmp_path / "worker/nowhere")
     with pytest.raises(RuntimeError, match="needs a git checkout"):
         code_hash.commit()

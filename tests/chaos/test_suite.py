@@ -187,6 +187,12 @@ def test_brokers_are_upgraded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> Non
         upgrade()
 
 
+def test_at_most_once_nothing_committed_is_deleted_because_it_may_be_given_back() -> None:
+    context: Any = SimpleNamespace(replicas=SimpleNamespace(options=SimpleNamespace(guarantee="at-most-once")))
+    with pytest.raises(NoTargetError):
+        asyncio.run(network_broker_faults.delete_records(context, Fault(0, 0.0, BY_NAME["delete-records"], 0, 0, 1, 0)))
+
+
 # -- packets
 
 
@@ -264,6 +270,35 @@ def test_the_wall_clock_of_a_running_process_jumps_and_the_monotonic_one_does_no
     assert out == f"{seconds} True\n"
     ours.heal()
     assert (tmp_path / "clock-r0").read_bytes() == bytes(8)
+
+
+_CLIENT = """
+import sys, time
+from confluent_kafka import Consumer
+client = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "group", "log_level": 0})
+client.poll(0.5)
+print("begun", flush=True)
+sys.stdin.readline()
+begin = time.monotonic()
+for _ in range(20):
+    client.poll(0.05)
+print("in time" if time.monotonic() - begin < 5 else "late")
+"""
+
+
+@needs_compiler
+def test_a_kafka_client_waits_for_the_right_time_under_a_clock_that_jumped(tmp_path: Path) -> None:
+    ours = Clocks(tmp_path, {"clocks"})
+    environment = {**os.environ, **ours.environment("r0")}
+    with subprocess.Popen([sys.executable, "-c", _CLIENT], env=environment, stdin=-1, stdout=-1, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "begun\n"
+            ours.set("r0", JUMP)
+            out, _ = program.communicate("\n", timeout=20)
+        finally:
+            program.kill()
+    assert out == "in time\n"
 
 
 def test_without_the_feature_no_clock_is_touched(tmp_path: Path) -> None:

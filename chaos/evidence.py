@@ -158,7 +158,7 @@ class Evidence:
     samples: Sequence[Sample] = ()
     effects: Mapping[RecordId, int] | None = None  # rows that handlers wrote into the store
     hung_clients: int = 0  # the most clients that one process reported as abandoned
-    outages: int = 0  # broker faults, which limit the abandoned clients that the run explains
+    outages: int = 0  # faults of brokers and cut connections, which limit the abandoned clients that the run explains
     holds: Sequence[tuple[str, float]] = ()  # process, and seconds that it held revoked partitions
     failed: Sequence[str] = ()  # expectations of the suite that were not met
     cancelled: Mapping[RecordId, float] = field(default_factory=dict)  # when the broker had stored the request

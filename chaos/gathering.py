@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chaos.client_requests import Clients
     from chaos.cluster import Cluster
     from chaos.evidence import JournalEntry, Sample
+    from chaos.faults import Kind
     from chaos.follow_ups import FollowUps
     from chaos.plan import Plan
     from chaos.process_faults import RunContext
@@ -79,7 +80,7 @@ async def gather(run: Run, drained_at: float) -> Evidence:
         leftovers=await _leftovers(cluster),
         samples=run.watched.samples,
         hung_clients=log_events.hung_clients(replicas.logs),
-        outages=sum(one.fault.kind.area == "broker" and not one.fault.kind.clean for one in injected),
+        outages=sum(_is_outage(one.fault.kind) for one in injected),
         holds=log_events.holds(replicas.logs, time.time()),
         logged=log_events.features_used(replicas.logs),
         effects=store.effects() if store else None,
@@ -93,6 +94,11 @@ async def gather(run: Run, drained_at: float) -> Evidence:
         cancelled=run.canceller.confirmed,
         states=await asyncio.to_thread(states.read, cluster.bootstrap, topics.states),
     )
+
+
+def _is_outage(kind: Kind) -> bool:
+    """Return whether a fault can leave a client in a call: no broker, or all connections to it broken."""
+    return (kind.area == "broker" and not kind.clean) or kind.name in ("cut", "cut-in", "cut-out", "reset")
 
 
 def _ending(plan: Plan, journal: Sequence[JournalEntry]) -> Sequence[JournalEntry]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
@@ -23,6 +24,7 @@ RATE = 20_000  # bytes per second
 LOSS = 0.2  # of all packets
 _UNHEARD_SECONDS = 1.0  # seconds without a response from the brokers before the kill
 _STOP_SECONDS = 40.0  # seconds for a broker to end after SIGTERM
+_LOAD_SECONDS = 1.0  # for the groups of one broker; observed 0.7
 _STOPPED, _RUNNING = 0.08, 0.02  # seconds; a slow broker alternates between the two
 
 
@@ -165,7 +167,27 @@ async def broker_upgrade(context: RunContext, fault: Fault) -> None:
     await broker_restart(context, fault._replace(broker=nodes.index(old[0])))
 
 
+async def _wait_for_coordinator(context: RunContext) -> None:
+    """Wait until the group's coordinator is loaded. Raise NoTargetError if that takes too long.
+
+    Kafka 4.3.0 may forget the session time-outs of a group if it is frozen while it loads it (``findings.md``).
+    """
+    deadline = time.monotonic() + _STOP_SECONDS
+    bootstrap, group, topic = context.cluster.bootstrap, context.replicas.group, context.topics.requests
+    while True:
+        try:
+            await asyncio.to_thread(groups.committed, bootstrap, group, topic)
+        except (KafkaException, TimeoutError) as error:
+            if time.monotonic() > deadline:
+                raise process_faults.NoTargetError from error
+            await asyncio.sleep(_LOAD_SECONDS / 2)
+        else:
+            await asyncio.sleep(_LOAD_SECONDS)  # until the other groups of this broker are loaded
+            return
+
+
 async def broker_freeze(context: RunContext, fault: Fault) -> None:
+    await _wait_for_coordinator(context)
     node = _node(context, fault)
     node.signal(signal.SIGSTOP)
     try:

@@ -98,7 +98,7 @@ def _memory(pid: int, samples: Sequence[Sample]) -> Iterator[Violation]:
 
 
 def _threads(evidence: Evidence, pid: int, samples: Sequence[Sample]) -> Iterator[Violation]:
-    """Check that only abandoned clients keep threads, as many as reports and broker outages explain.
+    """Check that only abandoned clients keep threads, as many as reports and outages explain.
 
     A process with a state topic keeps some more clients, because its tasks may be detached.
     """

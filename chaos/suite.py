@@ -62,6 +62,10 @@ class Queue:
             self._next.value += 1
             return found
 
+    def stop(self, *_: object) -> None:
+        """Let no further run begin. Also for use as a signal handler."""
+        self._next.value = len(self._plans)
+
 
 def _alone(one: Plan) -> bool:
     """Return whether a plan needs brokers that no other can use."""
@@ -77,8 +81,12 @@ class Ways(NamedTuple):
 
 
 def run(planned: Sequence[Plan], identity: Line | None, ways: Ways) -> int:
-    """Execute all plans and return the exit code. With several jobs, start no thread before."""
+    """Execute all plans and return the exit code. With several jobs, start no thread before.
+
+    SIGUSR1 ends it when the runs of that moment are over.
+    """
     queue, jobs = Queue(planned), ways.jobs
+    signal.signal(signal.SIGUSR1, queue.stop)
     if jobs == 1:
         return Suite(queue, identity, ways).run()
     processes = [_FORK.Process(target=_job, args=(queue, identity, ways, f"job {n + 1}, ")) for n in range(jobs)]

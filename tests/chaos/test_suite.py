@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from chaos import clocks, network_broker_faults, packet_loss, procutil, record, run_lists, suite
 from chaos import cluster as clusters
+from chaos import groups as group_state
 from chaos import plan as plans
 from chaos import run as runs
 from chaos.__main__ import main
@@ -53,6 +56,24 @@ def groups(*planned: Plan) -> list[list[int]]:
             found[-1].append(following.options.seed)
             one = following
     return found
+
+
+def test_no_run_begins_after_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def begin(executor: suite.Suite) -> int:
+        while executor._queue.take() is not None:
+            begun.append(executor._echo._name)
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return 0
+
+    monkeypatch.setattr(suite.Suite, "run", begin)
+    before = signal.getsignal(signal.SIGUSR1)
+    try:
+        assert suite.run([plan(1), plan(2), plan(3)], None, suite.Ways(small_disks=False)) == 0
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(begun) == 1
 
 
 def test_plans_that_need_the_same_brokers_are_together_and_the_longest_first() -> None:
@@ -185,6 +206,28 @@ def test_brokers_are_upgraded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert restarted == [1, 2, 0]
     with pytest.raises(NoTargetError):
         upgrade()
+
+
+def test_a_broker_is_not_frozen_while_it_loads_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka 4.3.0 may forget the session time-outs of the group then."""
+    happened: list[str] = []
+
+    def committed(*_: object) -> dict[int, int]:
+        happened.append("asked")
+        if len(happened) < 3:
+            raise KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS))
+        return {}
+
+    monkeypatch.setattr(group_state, "committed", committed)
+    monkeypatch.setattr(network_broker_faults, "_LOAD_SECONDS", 0.01)
+    node = SimpleNamespace(signal=lambda number: happened.append(signal.Signals(number).name))
+    context: Any = SimpleNamespace(
+        cluster=SimpleNamespace(nodes=[node], bootstrap=""),
+        replicas=SimpleNamespace(group=""),
+        topics=SimpleNamespace(requests=""),
+    )
+    asyncio.run(network_broker_faults.broker_freeze(context, Fault(0, 0.0, BY_NAME["broker-freeze"], 0, 0, 1, 0.01)))
+    assert happened == ["asked", "asked", "asked", "SIGSTOP", "SIGCONT"]
 
 
 def test_at_most_once_nothing_committed_is_deleted_because_it_may_be_given_back() -> None:

@@ -84,6 +84,42 @@ def test_one_report_without_brokers_is_not_enough() -> None:
     assert watch.stranded
 
 
+def test_a_member_that_sends_no_heartbeats_has_its_membership_checked(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_watch, "INTERVAL_MS", 1500)
+    link = properties.Link(cluster.bootstrap, "group", {}, {"consumer": 60.0})
+    consumer = ConfluentConsumer({"consumer": {**properties.consumer(link, "member", "consumer"), **QUIET}})
+    recorder = Recorder()
+    recorder.listen(consumer, TOPIC)
+    repeat(lambda: consumer.poll(1, 0.05), until=lambda: recorder.owned)
+    begin = time.monotonic()
+    repeat(lambda: consumer.poll(1, 0.05), until=lambda: time.monotonic() > begin + 4.0)
+    assert not consumer._membership_check.pending
+    cluster.set("rd_kafka_mock_set_group_consumer_heartbeat_interval_ms", 600_000)  # told with the next heartbeat
+    consumer._heartbeat_at += LIMIT
+    repeat(lambda: consumer.poll(1, 0.05), until=lambda: consumer._membership_check.pending)
+    consumer.close()
+
+
+@pytest.mark.parametrize(("code", "pending"), [(25, True), (22, False)])  # UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION
+def test_a_commit_that_is_refused_as_from_nobody_has_the_membership_checked(code: int, *, pending: bool) -> None:
+    consumer = ConfluentConsumer(
+        {
+            "consumer": {
+                **properties.consumer(
+                    properties.Link("127.0.0.1:1", "group", {}, {"consumer": 60.0}), "member", "consumer"
+                ),
+                **QUIET,
+            }
+        }
+    )
+    Recorder().listen(consumer, TOPIC)
+    consumer._on_commit(ck.KafkaError(code), [ck.TopicPartition(TOPIC, 0, 1)])
+    assert consumer._membership_check.pending is pending
+    consumer.close()
+
+
 def test_a_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
     """What the old client has not delivered fails like any other delivery, so that it is produced again."""
     given: dict[str, Any] = dict(QUIET)

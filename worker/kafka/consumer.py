@@ -21,7 +21,7 @@ from worker.kafka.committed_offsets import fetch_committed, is_known
 from worker.kafka.join_errors import RejoinPause, is_in_use, is_unsupported
 from worker.kafka.member_partitions import MemberPartitions
 from worker.kafka.membership_check import LogWatcher, MembershipCheck, report_stale
-from worker.kafka.ports import CommitListener, KafkaFailure, Position, RebalanceListener
+from worker.kafka.ports import FENCED_CODES, CommitListener, KafkaFailure, Position, RebalanceListener
 from worker.kafka.records import RecordReader
 
 if TYPE_CHECKING:
@@ -166,6 +166,11 @@ class ConfluentConsumer:
         if self._is_another() or (self._is_cut_off() and not self._removed):
             self._remove()
 
+    def _request_check(self) -> None:
+        """Check the membership soon. Under the classic protocol, every heartbeat reply reports a rebalance."""
+        if self.protocol == "consumer":
+            self._membership_check.request()
+
     def _is_another(self) -> bool:
         """Return whether the group knows us by another member id than the one that got our partitions.
 
@@ -189,9 +194,9 @@ class ConfluentConsumer:
 
     def _make(self) -> ck.Consumer:
         callbacks: dict[str, Any] = {"on_commit": self._on_commit, "error_cb": self._on_error}
-        if self.protocol == "consumer":  # under the classic protocol, every heartbeat reply reports a rebalance
-            callbacks["logger"] = LogWatcher(logging.getLogger("librdkafka"), self._membership_check.request)
-        self._watch = BrokerWatch()
+        if self.protocol == "consumer":
+            callbacks["logger"] = LogWatcher(logging.getLogger("librdkafka"), self._request_check)
+        self._watch = BrokerWatch(on_silence=self._request_check)
         properties = with_callbacks(self._properties[self.protocol], self._callback_errors, **callbacks)
         return ck.Consumer(self._watch.watched(properties))
 
@@ -287,7 +292,10 @@ class ConfluentConsumer:
             return
         answered = {Partition(p.topic, p.partition): Position(p.offset, p.metadata or "") for p in positions}
         error = error or next((position.error for position in positions if position.error), None)
-        self._callback_errors.call(self._commits.committed, answered, None if error is None else failure_of(error))
+        failure = None if error is None else failure_of(error)
+        if failure is not None and failure.code in FENCED_CODES:
+            self._request_check()
+        self._callback_errors.call(self._commits.committed, answered, failure)
 
     def _on_error(self, error: ck.KafkaError) -> None:
         if not self._keep_join_error(error):

@@ -1,4 +1,4 @@
-"""The suite's own machinery: jobs beside each other, lost packets, and clocks that jump."""
+"""The suite's own machinery: jobs beside each other, faults of brokers, and lost packets."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from chaos import clocks, network_broker_faults, packet_loss, procutil, record, run_lists, suite
 from chaos import cluster as clusters
 from chaos import groups as group_state
-from chaos import plan as plans
+from chaos import network_broker_faults, packet_loss, procutil, record, run_lists, suite
 from chaos import run as runs
 from chaos.__main__ import main
-from chaos.clocks import JUMP, Clocks, unshifted
 from chaos.faults import BY_NAME
 from chaos.options import Options
 from chaos.plan import Fault, Plan
@@ -283,77 +281,3 @@ def _some_packets_are_lost() -> int:
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="needs root and iptables")
 def test_one_packet_in_five_is_lost() -> None:
     assert _in_a_child(_some_packets_are_lost) == 0
-
-
-# -- clocks
-
-needs_compiler = pytest.mark.skipif(not clocks.rights(), reason="needs a C compiler")
-_PROGRAM = """
-import sys, threading, time
-wall, monotonic = time.time() - time.monotonic(), time.monotonic()
-print("begun", flush=True)
-sys.stdin.readline()
-condition = threading.Condition()
-with condition:
-    condition.wait(0.2)
-print(round(time.time() - time.monotonic() - wall), round(time.monotonic() - monotonic, 1) < 30)
-"""
-
-
-@needs_compiler
-@pytest.mark.parametrize("seconds", [JUMP, -JUMP, 0])
-def test_the_wall_clock_of_a_running_process_jumps_and_the_monotonic_one_does_not(tmp_path: Path, seconds: int) -> None:
-    ours = Clocks(tmp_path, {"clocks"})
-    environment = {**os.environ, **ours.environment("r0")}
-    with subprocess.Popen([sys.executable, "-c", _PROGRAM], env=environment, stdin=-1, stdout=-1, text=True) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "begun\n"
-        ours.set("r0", seconds)
-        out, _ = program.communicate("\n", timeout=20)
-    assert out == f"{seconds} True\n"
-    ours.heal()
-    assert (tmp_path / "clock-r0").read_bytes() == bytes(8)
-
-
-_CLIENT = """
-import sys, time
-from confluent_kafka import Consumer
-client = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "group", "log_level": 0})
-client.poll(0.5)
-print("begun", flush=True)
-sys.stdin.readline()
-begin = time.monotonic()
-for _ in range(20):
-    client.poll(0.05)
-print("in time" if time.monotonic() - begin < 5 else "late")
-"""
-
-
-@needs_compiler
-def test_a_kafka_client_waits_for_the_right_time_under_a_clock_that_jumped(tmp_path: Path) -> None:
-    ours = Clocks(tmp_path, {"clocks"})
-    environment = {**os.environ, **ours.environment("r0")}
-    with subprocess.Popen([sys.executable, "-c", _CLIENT], env=environment, stdin=-1, stdout=-1, text=True) as program:
-        try:
-            assert program.stdout is not None
-            assert program.stdout.readline() == "begun\n"
-            ours.set("r0", JUMP)
-            out, _ = program.communicate("\n", timeout=20)
-        finally:
-            program.kill()
-    assert out == "in time\n"
-
-
-def test_without_the_feature_no_clock_is_touched(tmp_path: Path) -> None:
-    assert Clocks(tmp_path, {"json"}).environment("r0") == {}
-
-
-@pytest.mark.parametrize("shift", [0, JUMP, -JUMP])
-@pytest.mark.parametrize("off", [-4000.0, 0.0, 4000.0])
-def test_a_shifted_stamp_is_recognized(shift: int, off: float) -> None:
-    assert unshifted(1e9 + off + shift, near=1e9) == 1e9 + off
-
-
-def test_a_plan_without_the_right_has_no_jumps() -> None:
-    drawn = plans.draw(Options(3, faults=30, features="clocks"), rights=())
-    assert not [one for one in drawn.faults if one.kind.area == "clock"]

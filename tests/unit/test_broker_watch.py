@@ -58,6 +58,11 @@ def write(cluster: MockCluster, *values: bytes) -> None:
     assert producer.flush(LIMIT) == 0
 
 
+def member(bootstrap: str) -> ConfluentConsumer:
+    link = properties.Link(bootstrap, "group", {}, {"consumer": 60.0})
+    return ConfluentConsumer({"consumer": properties.consumer(link, "b-0", "consumer") | QUIET})
+
+
 def stranded(client: Any) -> bool:
     return bool(client._watch.stranded)
 
@@ -88,13 +93,17 @@ def test_a_member_that_sends_no_heartbeats_has_its_membership_checked(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_watch, "INTERVAL_MS", 1500)
-    link = properties.Link(cluster.bootstrap, "group", {}, {"consumer": 60.0})
-    consumer = ConfluentConsumer({"consumer": {**properties.consumer(link, "member", "consumer"), **QUIET}})
+    consumer = member(cluster.bootstrap)
     recorder = Recorder()
     recorder.listen(consumer, TOPIC)
     repeat(lambda: consumer.poll(1, 0.05), until=lambda: recorder.owned)
-    begin = time.monotonic()
-    repeat(lambda: consumer.poll(1, 0.05), until=lambda: time.monotonic() > begin + 4.0)
+    counts = {consumer._watch._sent}
+
+    def poll() -> None:
+        consumer.poll(1, 0.05)
+        counts.add(consumer._watch._sent)
+
+    repeat(poll, until=lambda: len(counts) > 3)
     assert not consumer._membership_check.pending
     cluster.set("rd_kafka_mock_set_group_consumer_heartbeat_interval_ms", 600_000)  # told with the next heartbeat
     consumer._heartbeat_at += LIMIT
@@ -104,16 +113,7 @@ def test_a_member_that_sends_no_heartbeats_has_its_membership_checked(
 
 @pytest.mark.parametrize(("code", "pending"), [(25, True), (22, False)])  # UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION
 def test_a_commit_that_is_refused_as_from_nobody_has_the_membership_checked(code: int, *, pending: bool) -> None:
-    consumer = ConfluentConsumer(
-        {
-            "consumer": {
-                **properties.consumer(
-                    properties.Link("127.0.0.1:1", "group", {}, {"consumer": 60.0}), "member", "consumer"
-                ),
-                **QUIET,
-            }
-        }
-    )
+    consumer = member("127.0.0.1:1")
     Recorder().listen(consumer, TOPIC)
     consumer._on_commit(ck.KafkaError(code), [ck.TopicPartition(TOPIC, 0, 1)])
     assert consumer._membership_check.pending is pending
@@ -143,8 +143,7 @@ def test_a_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
 
 def test_a_consumer_loses_its_partitions_and_is_stale(cluster: MockCluster) -> None:
     """So the process is replaced. When it leaves, it does not wait for the reply to a commit, which never comes."""
-    link = properties.Link(cluster.bootstrap, "group", {}, {"consumer": 60.0})
-    consumer = ConfluentConsumer({"consumer": properties.consumer(link, "b-0", "consumer") | QUIET})
+    consumer = member(cluster.bootstrap)
     recorder = Recorder()
     recorder.listen(consumer, TOPIC)
     repeat(lambda: consumer.poll(1, 0.05), until=lambda: recorder.owned)

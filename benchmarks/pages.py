@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
 READING = """\
-Medians on one machine. With less than a tenth between them, programs count as about equal. The
+Medians on one machine. With less than a tenth between them, programs count as about equal. For
+tasks of uneven length the worker detaches long tasks and has an extra slot. The
 [method](benchmarks-method.md) has the settings of each peer, [all figures](benchmarks-figures.md)
 have the intervals.
 """
@@ -40,8 +41,8 @@ def summary(report: Report, pictures: Mapping[str, str]) -> str:
         markdown(answers_sheet(report.figures)),
         READING,
         _pictures(first),
-        "The commands repeat the measurement.\n",
         markdown(goals_sheet(report.figures)),
+        "Each command repeats the measurement in full. The recorded command is on the page of all figures.\n",
         _rows(engines_sheet(report.figures)),
         _facts(report),
     ]

@@ -115,7 +115,7 @@ def idle(bench: Bench) -> list[Figure]:
 
     rounds = rounds_of(bench, IDLE, endpoints, list(groups.values()), look)
     medians = {name: [quantile(times, 0.5) for times in repetitions] for name, repetitions in rounds.items()}
-    trip = "idle round trip, p50"
+    trip = "idle round trip beside the other engine, p50"
     longer = tuple(one - other for one, other in zip(medians[PROCESS], medians[WORKER], strict=True))
     return [
         Figure(IDLE, trip, MORE, "ms", longer, "process: latency"),

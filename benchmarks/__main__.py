@@ -95,7 +95,12 @@ class Run(NamedTuple):
 @click.option("--only", multiple=True, type=click.Choice(list(WORKLOADS)), help="Run this workload. May be repeated.")
 @click.option("--beside", default="", metavar="COMMIT", help="Measure the worker of another commit beside this one.")
 @click.option("--write", is_flag=True, help="Keep the results, and write docs/benchmarks.md from all kept ones.")
-@click.option("--check", "checked", is_flag=True, help="Fail if a headline rate is a fifth lower than the kept one, or a time a quarter longer.")
+@click.option(
+    "--check",
+    "checked",
+    is_flag=True,
+    help="Fail if a headline rate is a fifth lower than the kept one, or a time a quarter longer.",
+)
 @click.option("--document", "only_document", is_flag=True, help="Write docs/benchmarks.md, and run nothing.")
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all values to this file."

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import pytest
-from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicCollection, TopicPartition, admin
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition, admin
 
 from chaos import cluster as chaos_cluster
 from chaos.groups import administrator
@@ -100,7 +100,7 @@ async def kill_during_transactions(cluster: Cluster, topic: str) -> None:
 
 
 async def create(cluster: Cluster, topic: str) -> None:
-    """Create a topic as soon as the brokers are able to."""
+    """Create a topic as soon as the brokers are able to, and wait until the one that was killed follows again."""
     new = _api.NewTopic(topic, PARTITIONS, len(cluster.nodes))
 
     async def created() -> bool:
@@ -111,22 +111,15 @@ async def create(cluster: Cluster, topic: str) -> None:
                 return "EXISTS" in str(error)
             return True
 
-    await chaos_cluster.until(created, f"topic {topic} cannot be created", 60)
-    if len(cluster.nodes) > 1:
-        await in_sync(cluster, topic)
-
-
-async def in_sync(cluster: Cluster, topic: str) -> None:
-    """Wait until the broker that was killed last follows again."""
-
-    async def all_follow() -> bool:
+    def in_sync() -> bool:
         with contextlib.suppress(KafkaException), administrator(cluster.bootstrap) as client:
-            found = client.describe_topics(TopicCollection([topic, "__transaction_state"]), request_timeout=5)
-            partitions = [one for future in found.values() for one in future.result(REQUEST_SECONDS).partitions]
-            return all(len(one.isr) == len(cluster.nodes) for one in partitions)
-        return topic == "kill-0"  # there is no transaction, and so no log of them, before the first
+            known = client.list_topics(timeout=REQUEST_SECONDS).topics.values()
+            partitions = [one for topic in known for one in topic.partitions.values()]
+            return all(len(one.isrs) == len(cluster.nodes) for one in partitions)
+        return False
 
-    await chaos_cluster.until(all_follow, "not every replica of a partition is in sync", 60)
+    await chaos_cluster.until(created, f"topic {topic} cannot be created", 60)
+    await chaos_cluster.until(in_sync, "not every replica of a partition is in sync", 60)
 
 
 def produce(bootstrap: str, topic: str, transactional_id: str, stop: threading.Event) -> None:

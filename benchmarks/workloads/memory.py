@@ -6,12 +6,15 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure
-from benchmarks.processes import Memory, ProcessGroup, worker
+from benchmarks.processes import worker
 from benchmarks.traffic import Reader, warm_up
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
     from benchmarks.endpoint import Endpoint
+    from benchmarks.processes import Memory, ProcessGroup
+
+    Sample = dict[int, Memory]  # of each process, by its pid
 
 NAME = "memory"
 IDLE_SECONDS = 2.0
@@ -20,23 +23,26 @@ _MEGA = 1e6
 
 
 def run(bench: Bench) -> list[Figure]:
-    """Measure an idle worker, a backlog for an empty handler, and the same backlog for tasks of 100 ms."""
-    idle, cpu = _idle(bench)
-    bench.echo(f"{NAME}: idle {_greatest(idle):.1f} MB per process")
-    short = _backlog(bench, "nothing")
-    bench.echo(f"{NAME}: backlog, empty tasks {_greatest(short):.1f} MB per process at most")
-    long = _backlog(bench, "spin")
-    bench.echo(f"{NAME}: backlog, tasks of 100 ms {_greatest(long):.1f} MB per process at most")
+    """Measure an idle worker, a backlog for an empty handler, and the same backlog for tasks of 100 ms, in turn."""
+    idle, short, long, cpu = [], [], [], []
+    for repetition in range(bench.scale.repetitions):
+        samples, percent = _idle(bench)
+        idle.append(samples)
+        cpu.append(percent)
+        short.append(_backlog(bench, "nothing"))
+        long.append(_backlog(bench, "spin"))
+        greatest = " / ".join(f"{_greatest_pss(kind[-1]):.1f}" for kind in (idle, short, long))
+        bench.echo(f"{NAME} {repetition + 1}/{bench.scale.repetitions}: {greatest} MB per process at most")
     return [
         *_figures("idle", idle, goal="memory idle"),
         *_figures("backlog, empty tasks", short, goal="memory backlog"),
         *_figures("backlog, 100 ms tasks", long),
-        Figure(NAME, "backlog, empty tasks", "worker", "MB growth of PSS", (_growth(short),), "flat"),
-        Figure(NAME, "idle", "worker", "% of a core, all processes", (cpu,)),
+        Figure(NAME, "backlog, empty tasks", "worker", "MB growth of PSS", tuple(map(_growth, short)), "flat"),
+        Figure(NAME, "idle", "worker", "% of a core, all processes", tuple(cpu)),
     ]
 
 
-def _idle(bench: Bench) -> tuple[list[dict[int, Memory]], float]:
+def _idle(bench: Bench) -> tuple[list[Sample], float]:
     """Return samples of an idle worker, and the percentage of a core that it uses."""
     endpoint = bench.endpoint()
     with worker(endpoint, "nothing") as running:
@@ -46,13 +52,13 @@ def _idle(bench: Bench) -> tuple[list[dict[int, Memory]], float]:
         return samples, 100 * (running.cpu_seconds() - cpu) / (time.perf_counter() - begin)
 
 
-def _backlog(bench: Bench, handler: str) -> list[dict[int, Memory]]:
+def _backlog(bench: Bench, handler: str) -> list[Sample]:
     endpoint = bench.endpoint(bench.backlog)
     with worker(endpoint, handler) as running:
         return _sample(endpoint, running, bench.scale.backlog_seconds, warm=False)
 
 
-def _sample(endpoint: Endpoint, program: ProcessGroup, seconds: float, *, warm: bool) -> list[dict[int, Memory]]:
+def _sample(endpoint: Endpoint, program: ProcessGroup, seconds: float, *, warm: bool) -> list[Sample]:
     """Sample the memory of each process, from the first answer on."""
     reader = Reader(endpoint, program)
     if warm:
@@ -70,12 +76,8 @@ def _sample(endpoint: Endpoint, program: ProcessGroup, seconds: float, *, warm: 
     return samples
 
 
-def _greatest(samples: list[dict[int, Memory]]) -> float:
-    return max(memory.pss for sample in samples for memory in sample.values()) / _MEGA
-
-
-def _growth(samples: list[dict[int, Memory]]) -> float:
-    """Return the maximum of the second half ÷ that of the first half, for the process that grew most."""
+def _growth(samples: list[Sample]) -> float:
+    """Return the maximum of the second half minus that of the first half, for the process that grew most."""
     first, second = samples[: len(samples) // 2], samples[len(samples) // 2 :]
     return (
         max(max(sample[pid].pss for sample in second) - max(sample[pid].pss for sample in first) for pid in samples[0])
@@ -83,12 +85,17 @@ def _growth(samples: list[dict[int, Memory]]) -> float:
     )
 
 
-def _figures(quantity: str, samples: list[dict[int, Memory]], goal: str = "") -> list[Figure]:
-    """Return a figure with the maximum of each process."""
-    processes = [[sample[pid] for sample in samples] for pid in samples[-1]]
-    pss = tuple(max(memory.pss for memory in process) / _MEGA for process in processes)
-    rss = tuple(max(memory.rss for memory in process) / _MEGA for process in processes)
+def _figures(quantity: str, repetitions: list[list[Sample]], goal: str = "") -> list[Figure]:
+    """Return figures with one value per repetition: the most that any process had in any sample."""
     return [
-        Figure(NAME, quantity, "worker", "MB PSS per process", pss, goal),
-        Figure(NAME, quantity, "worker", "MB RSS per process", rss),
+        Figure(NAME, quantity, "worker", "MB PSS per process", tuple(map(_greatest_pss, repetitions)), goal),
+        Figure(NAME, quantity, "worker", "MB RSS per process", tuple(map(_greatest_rss, repetitions))),
     ]
+
+
+def _greatest_pss(samples: list[Sample]) -> float:
+    return max(memory.pss for sample in samples for memory in sample.values()) / _MEGA
+
+
+def _greatest_rss(samples: list[Sample]) -> float:
+    return max(memory.rss for sample in samples for memory in sample.values()) / _MEGA

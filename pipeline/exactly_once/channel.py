@@ -67,26 +67,28 @@ class KafkaChannel:
             if error is not None:
                 refusals.append(error.str())
 
-        produce = self._producer.produce
+        of_row = {"on_delivery": refused} if diagnose else {}
         try:
             _retry_transient(self._producer.begin_transaction)
             for _, _, topic, row_key, row_value, headers in rows:
-                while True:
-                    try:
-                        if diagnose:
-                            produce(topic, row_value, row_key, on_delivery=refused, headers=headers)
-                        else:
-                            produce(topic, row_value, row_key, headers=headers)
-                        break
-                    except BufferError:
-                        self._producer.poll(0.1)
-            produce(self._progress_log.topic, value, key, partition=self._place)
+                self._produce(topic, row_value, row_key, headers=headers, **of_row)
+            self._produce(self._progress_log.topic, value, key, partition=self._place)
             _retry_transient(self._producer.commit_transaction)
         except ck.KafkaException as error:
             _raise_fatal(error, self._part)
             self._abort()
             return min(refusals, default=error.args[0].str())
         return None
+
+    def _produce(self, *arguments: Any, **options: Any) -> None:
+        """Produce as the client does. Wait while its queue is full."""
+        while True:
+            try:
+                self._producer.produce(*arguments, **options)
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
 
     def _abort(self) -> None:
         try:

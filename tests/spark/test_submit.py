@@ -239,6 +239,18 @@ def test_no_resume_refuses_what_was_begun(spark: SparkSession, site: JobSite) ->
         submit.submit(spark, site.submit(resume=False))
 
 
+def test_a_chunk_that_fills_the_queue_of_the_client_is_sent(spark: SparkSession, site: JobSite) -> None:
+    """The client takes 100,000 records by default: a chunk of that size, but not its record in the progress log."""
+    site.plan(spark, 3)
+    create_progress_log(site.kafka)
+    properties = producer_properties(site.kafka) | {"queue.buffering.max.messages": 3}
+    full = KafkaChannel(properties, progress_log_of(site), 0, cumulative=True)
+    full.send([row(site, 0, number) for number in range(3)])
+    full.close()
+    assert len(site.sent()) == 3
+    assert channel(site, 0).sent == Ranges(range(3))
+
+
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
 def test_other_data_under_the_same_job_name_is_an_error_until_a_new_run_is_wanted(
     spark: SparkSession, site: JobSite, tmp_path: Path, semantics: Any

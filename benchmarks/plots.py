@@ -38,6 +38,7 @@ _STYLE: Any = {
 _GROUP = 0.82  # of the distance between two groups of bars
 _COLUMNS = 4  # of the legend
 _LABEL = 20  # characters per line below a group
+_ROOM = 24  # numbers side by side above the bars; more have to stand upright
 
 
 class Picture(NamedTuple):
@@ -142,10 +143,10 @@ def _draw(picture: Picture, figures: Sequence[Figure], file: Path) -> None:
     groups = list(dict.fromkeys(figure.quantity for figure in figures))
     with mpl.rc_context(_STYLE):
         canvas, axes = plt.subplots(figsize=(9, 4))
-        for endpoint, quantity in enumerate(groups):
+        for position, quantity in enumerate(groups):
             bars = {_program(figure): figure for figure in figures if figure.quantity == quantity}
             ordered = [bars[name] for name in PROGRAMS if name in bars]
-            _marks(axes, endpoint, ordered, dots=picture.logarithmic)
+            _marks(axes, position, ordered, dots=picture.logarithmic, upright=len(figures) > _ROOM)
         _dress(axes, picture, groups)
         present = [name for name in PROGRAMS if any(_program(figure) == name for figure in figures)]
         handles = [Rectangle((0, 0), 1, 1, color=COLOURS[name]) for name in present]
@@ -154,10 +155,10 @@ def _draw(picture: Picture, figures: Sequence[Figure], file: Path) -> None:
         plt.close(canvas)
 
 
-def _marks(axes: Axes, endpoint: int, figures: Sequence[Figure], *, dots: bool) -> None:
+def _marks(axes: Axes, position: int, figures: Sequence[Figure], *, dots: bool, upright: bool) -> None:
     width = _GROUP / max(len(figures), 3)
     for number, figure in enumerate(figures):
-        at = endpoint + (number - (len(figures) - 1) / 2) * width
+        at = position + (number - (len(figures) - 1) / 2) * width
         low, high = figure.spread
         if dots:
             axes.plot([at], [figure.median], "o", markersize=8, color=COLOURS[_program(figure)])
@@ -172,6 +173,7 @@ def _marks(axes: Axes, endpoint: int, figures: Sequence[Figure], *, dots: bool) 
             ha="center",
             va="bottom",
             fontsize=7,
+            rotation="vertical" if upright else "horizontal",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure
@@ -20,6 +21,7 @@ NAME = "memory"
 IDLE_SECONDS = 2.0
 SAMPLE_SECONDS = 0.5  # a sample costs the kernel milliseconds
 _MEGA = 1e6
+_PSS, _RSS = attrgetter("pss"), attrgetter("rss")
 
 
 def run(bench: Bench) -> list[Figure]:
@@ -31,7 +33,7 @@ def run(bench: Bench) -> list[Figure]:
         cpu.append(percent)
         short.append(_backlog(bench, "nothing"))
         long.append(_backlog(bench, "spin"))
-        greatest = " / ".join(f"{_greatest_pss(kind[-1]):.1f}" for kind in (idle, short, long))
+        greatest = " / ".join(f"{_greatest(measured, _PSS)[-1]:.1f}" for measured in (idle, short, long))
         bench.echo(f"{NAME} {repetition + 1}/{bench.scale.repetitions}: {greatest} MB per process at most")
     return [
         *_figures("idle", idle, goal="memory idle"),
@@ -88,14 +90,13 @@ def _growth(samples: list[Sample]) -> float:
 def _figures(quantity: str, repetitions: list[list[Sample]], goal: str = "") -> list[Figure]:
     """Return figures with one value per repetition: the most that any process had in any sample."""
     return [
-        Figure(NAME, quantity, "worker", "MB PSS per process", tuple(map(_greatest_pss, repetitions)), goal),
-        Figure(NAME, quantity, "worker", "MB RSS per process", tuple(map(_greatest_rss, repetitions))),
+        Figure(NAME, quantity, "worker", "MB PSS per process", _greatest(repetitions, _PSS), goal),
+        Figure(NAME, quantity, "worker", "MB RSS per process", _greatest(repetitions, _RSS)),
     ]
 
 
-def _greatest_pss(samples: list[Sample]) -> float:
-    return max(memory.pss for sample in samples for memory in sample.values()) / _MEGA
-
-
-def _greatest_rss(samples: list[Sample]) -> float:
-    return max(memory.rss for sample in samples for memory in sample.values()) / _MEGA
+def _greatest(repetitions: list[list[Sample]], kind: attrgetter[int]) -> tuple[float, ...]:
+    """Return the most megabytes of this kind in each repetition."""
+    return tuple(
+        max(kind(memory) for sample in samples for memory in sample.values()) / _MEGA for samples in repetitions
+    )

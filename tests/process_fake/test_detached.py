@@ -284,6 +284,59 @@ def test_a_holder_whose_mark_is_pending_when_it_is_vacated_does_not_answer(world
     assert holder.counter("superseded_total") == 1
 
 
+def test_the_owner_waits_for_the_pending_mark_of_a_holder_that_is_frozen_before_it_decides(world: World) -> None:
+    """The holder has looked and found that it is named, so its transaction may still commit."""
+    holder, owner = detached(world, seconds=30.0)
+    (claim,) = holder.assembly._holder._claims
+    group = world.broker.group(mark_group(GROUP, Partition(REQUESTS, 0), 0, claim.holder))
+    holder.transaction_thread.look_seconds = 1.0
+    world.until(lambda: group.pending[Partition(REQUESTS, 0)] == 1)
+    holder.transaction_thread.look_seconds = 200.0  # from the look, a second later, to the decision
+    world.run(2)
+    world.clock.freeze(holder._fibre)
+    world.until(lambda: len(world.answered()) == 2)
+    world.clock.thaw(holder._fibre)
+    world.run(200)
+    each_once(world)
+    assert started(world, 0, 0, holder, owner) == 1
+
+
+def test_a_task_is_not_taken_over_before_the_group_knows_that_it_is_vacated(world: World) -> None:
+    """The holder comes back before that commit, finds that it is named, and answers."""
+    holder, owner = detached(world, "at-least-once", seconds=30.0)
+    world.clock.freeze(holder._fibre)
+    world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS", 10_000)
+    tasks = owner.loop.assignment.partitions[Partition(REQUESTS, 0)].detached
+    world.until(lambda: all(task.vacated for task in tasks.values()))
+    world.run(5)
+    world.clock.thaw(holder._fibre)
+    world.until(lambda: len(world.answered()) == 2)
+    world.broker.commit_faults.clear()
+    world.run(200)
+    each_once(world)
+    assert started(world, 0, 0, holder, owner) == 1
+
+
+@GUARANTEES
+def test_a_holder_that_was_frozen_does_not_answer_what_its_successor_holds(world: World, guarantee: str) -> None:
+    """The task is detached a second time, so an entry for it is there, which names the other holder."""
+    holder, owner = detached(world, guarantee, work=[Work(60.0), Work(400.0)])
+    world.clock.freeze(holder._fibre)
+    world.until(lambda: (0, 0, 2) in owner.starts)
+    third = process(world, guarantee=guarantee)
+    world.run(5)
+    world.request("behind", 0, work=Work(0.02))
+    world.until(lambda: len(world.answered()) == 2)
+    assert 0 in third.owned
+    assert world.noted().detached
+    world.clock.thaw(holder._fibre)
+    world.run(100)
+    assert len(world.answered()) == 2
+    assert holder.counter("superseded_total") == 1
+    world.until(lambda: len(world.answered()) == 3)
+    each_once(world)
+
+
 def test_a_note_whose_commit_was_not_answered_keeps_the_partition_until_it_is_confirmed(world: World) -> None:
     first, second = (process(world, guarantee="exactly-once") for _ in range(2))
     world.run(20)

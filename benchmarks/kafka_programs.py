@@ -99,9 +99,9 @@ class KafkaProgram(NamedTuple):
         endpoint = bench.endpoint()
         program = self.make(endpoint, Spec("nothing", short=False, idle=True))
         with program, contextlib.closing(Reader(endpoint, program)) as reader:
-            warm_up(endpoint, reader)
+            producer = warm_up(endpoint, reader)
             deadline = time.monotonic() + ROUND_TRIP_SECONDS
-            trips = round_trips(endpoint, reader, gaps)
+            trips = round_trips(endpoint, reader, producer, gaps)
             return list(itertools.takewhile(lambda _: time.monotonic() < deadline, trips))
 
     def start(self, bench: Bench) -> float:

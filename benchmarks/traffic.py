@@ -139,19 +139,25 @@ class Reader:
         self._consumer.close()
 
 
-def warm_up(endpoint: Endpoint, reader: Reader) -> None:
-    """Send a request to every partition and wait for the answers, so that every process has joined and run a task."""
+def warm_up(endpoint: Endpoint, reader: Reader) -> ck.Producer:
+    """Send a request to every partition and wait for the answers, so that every process has joined and run a task.
+
+    Return the producer. It has a connection, so what it sends next takes no longer than what follows.
+    """
     producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
     for number in range(endpoint.partitions):
         produce(producer, endpoint.request_topic, encode_request(WARM_UP, "0"), b"warm-up", number)
     producer.flush()
     for _ in reader.answers(endpoint.partitions):
         pass
+    return producer
 
 
-def round_trips(endpoint: Endpoint, reader: Reader, gaps: Iterable[float]) -> Iterator[float]:
-    """Send one request at a time, each after its gap. Yield the seconds from ``produce`` to the received answer."""
-    producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
+def round_trips(endpoint: Endpoint, reader: Reader, producer: ck.Producer, gaps: Iterable[float]) -> Iterator[float]:
+    """Send one request at a time, each after its gap. Yield the seconds from ``produce`` to the received answer.
+
+    ``producer`` is that of ``warm_up``.
+    """
     for sequence, gap in enumerate(gaps):
         time.sleep(gap)
         value = encode_request(sequence, "0")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
-
-import confluent_kafka as ck
 
 from benchmarks.endpoint import round_robin
 from benchmarks.figures import TIMES, Figure, quantile, ratios
@@ -18,8 +17,13 @@ from benchmarks.workloads.latency import GAP
 from worker.codec import encode_request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import confluent_kafka as ck
+
     from benchmarks.bench import Bench
-    from benchmarks.endpoint import Endpoint
+
+    Send = Callable[[Sequence[int]], None]
 
 NAME = "chains"
 LINKS = 5  # tasks in a chain
@@ -53,36 +57,35 @@ def _measure(bench: Bench, guarantee: str) -> tuple[float, float]:
     endpoint = bench.endpoint()
     group = worker(endpoint, "chain", WORKER_GUARANTEE=guarantee)
     with contextlib.closing(Reader(endpoint, group)) as reader, group:
-        warm_up(endpoint, reader)
-        times = [_one(endpoint, reader, number) for number in range(bench.scale.round_trips // FEWER)]
-        return quantile(times, 0.5) * _MILLI, _many(endpoint, reader, bench.scale.round_trips)
+        send = functools.partial(_send, warm_up(endpoint, reader), endpoint.request_topic)
+        times = [_one(send, reader, number) for number in range(bench.scale.round_trips // FEWER)]
+        return quantile(times, 0.5) * _MILLI, _many(send, reader, bench.scale.round_trips)
 
 
-def _one(endpoint: Endpoint, reader: Reader, sequence: int) -> float:
+def _one(send: Send, reader: Reader, sequence: int) -> float:
     time.sleep(random.uniform(*GAP))
     begin = time.perf_counter()
-    _send(endpoint, [sequence])
+    send([sequence])
     _receive(reader, [sequence])
     return time.perf_counter() - begin
 
 
-def _many(endpoint: Endpoint, reader: Reader, chains: int) -> float:
+def _many(send: Send, reader: Reader, chains: int) -> float:
     sequences = range(chains)
     begin = time.perf_counter()
-    _send(endpoint, sequences)
+    send(sequences)
     _receive(reader, sequences)
     return chains * LINKS / (time.perf_counter() - begin)
 
 
-def _send(endpoint: Endpoint, sequences: list[int] | range) -> None:
-    producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
+def _send(producer: ck.Producer, topic: str, sequences: Sequence[int]) -> None:
     for sequence in sequences:
         key, partition = round_robin(sequence)
-        produce(producer, endpoint.request_topic, encode_request(sequence, str(LINKS - 1)), key, partition)
+        produce(producer, topic, encode_request(sequence, str(LINKS - 1)), key, partition)
     producer.flush()
 
 
-def _receive(reader: Reader, sequences: list[int] | range) -> None:
+def _receive(reader: Reader, sequences: Sequence[int]) -> None:
     """Wait for the answers of all links. Raise RuntimeError if one link is answered twice."""
     answered = Counter(answer.sequence for answer in reader.answers(len(sequences) * LINKS))
     if answered != dict.fromkeys(sequences, LINKS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import time
 from concurrent.futures import wait
@@ -16,7 +17,7 @@ from worker import Client
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
-    from benchmarks.endpoint import Endpoint
+    from benchmarks.workloads.latency import Trips
 
 NAME = "client"
 CLIENT, RAW = "worker.Client", "producer and consumer"
@@ -33,11 +34,11 @@ def run(bench: Bench) -> list[Figure]:
     medians: dict[str, list[float]] = {CLIENT: [], RAW: []}
     rates = []
     with contextlib.closing(Reader(endpoint, group)) as reader, group:
-        warm_up(endpoint, reader)
+        trips = functools.partial(round_trips, endpoint, reader, warm_up(endpoint, reader))
         with Client(environment(endpoint, {})) as client:
             client.submit("").result(_SECONDS)
             for repetition in range(bench.scale.repetitions):
-                for name, times in _round(bench.scale.round_trips, endpoint, reader, client).items():
+                for name, times in _round(bench.scale.round_trips, trips, client).items():
                     medians[name].append(quantile(times, 0.5) * _MILLI)
                     bench.echo(f"{NAME} {repetition + 1}: {name} p50 {medians[name][-1]:.2f} ms")
                 rates.append(_at_once(client, AT_ONCE * bench.scale.round_trips))
@@ -48,13 +49,13 @@ def run(bench: Bench) -> list[Figure]:
     ]
 
 
-def _round(count: int, endpoint: Endpoint, reader: Reader, client: Client) -> dict[str, list[float]]:
-    """Return the seconds of at least ``count`` round trips of each."""
+def _round(count: int, trips: Trips, client: Client) -> dict[str, list[float]]:
+    """Return the seconds of at least ``count`` round trips of each. ``trips`` makes those without the client."""
     times: dict[str, list[float]] = {CLIENT: [], RAW: []}
     while len(times[RAW]) < count:
         gaps = [random.uniform(*GAP) for _ in range(BLOCK)]
         times[CLIENT] += [_trip(client, gap) for gap in gaps]
-        times[RAW] += round_trips(endpoint, reader, gaps)
+        times[RAW] += trips(gaps)
     return times
 
 

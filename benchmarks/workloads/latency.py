@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import random
 from typing import TYPE_CHECKING
@@ -15,10 +16,12 @@ from benchmarks.traffic import Reader, round_trips, warm_up
 from benchmarks.workloads.peers import all_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from benchmarks.bench import Bench
     from benchmarks.endpoint import Endpoint
+
+    Trips = Callable[[list[float]], Iterator[float]]
 
 NAME = "latency"
 BLOCK = 50  # round trips of one program in a row, while both run
@@ -56,9 +59,9 @@ def rounds_of(
     """
     rounds: dict[str, list[list[float]]] = {name: [] for name in endpoints}
     with contextlib.ExitStack() as stack:
-        readers = {name: _start(stack, group, endpoints[name]) for name, group in zip(endpoints, groups, strict=True)}
+        trips = {name: _start(stack, group, endpoints[name]) for name, group in zip(endpoints, groups, strict=True)}
         for repetition in range(bench.scale.repetitions):
-            for name, times in _round(bench.scale.round_trips, endpoints, readers).items():
+            for name, times in _round(bench.scale.round_trips, trips).items():
                 rounds[name].append(times)
                 bench.echo(f"{workload} {repetition + 1}: {name} p50 {quantile(times, 0.5):.2f} ms")
             look()
@@ -69,19 +72,19 @@ def _gaps(count: int) -> list[float]:
     return [random.uniform(*GAP) for _ in range(count)]
 
 
-def _start(stack: contextlib.ExitStack, group: ProcessGroup, endpoint: Endpoint) -> Reader:
+def _start(stack: contextlib.ExitStack, group: ProcessGroup, endpoint: Endpoint) -> Trips:
+    """Start a program. Return what makes round trips through it."""
     stack.enter_context(group)
     reader = stack.enter_context(contextlib.closing(Reader(endpoint, group)))
-    warm_up(endpoint, reader)
-    return reader
+    return functools.partial(round_trips, endpoint, reader, warm_up(endpoint, reader))
 
 
-def _round(count: int, endpoints: dict[str, Endpoint], readers: dict[str, Reader]) -> dict[str, list[float]]:
+def _round(count: int, trips: dict[str, Trips]) -> dict[str, list[float]]:
     """Make that many round trips with each program. Return milliseconds."""
-    times: dict[str, list[float]] = {name: [] for name in endpoints}
+    times: dict[str, list[float]] = {name: [] for name in trips}
     while any(len(found) < count for found in times.values()):
-        for name, endpoint in endpoints.items():
-            times[name] += [seconds * _MILLI for seconds in round_trips(endpoint, readers[name], _gaps(BLOCK))]
+        for name, make in trips.items():
+            times[name] += [seconds * _MILLI for seconds in make(_gaps(BLOCK))]
     return times
 
 

@@ -117,7 +117,7 @@ PROMISES = (
     ),
     Promise(
         "a wrong wall clock loses and repeats nothing",
-        "a loss, a second answer, or a second start without another fault",
+        "a loss, a second answer, or a second start that no other fault explains",
         "--guarantee exactly-once --with clocks --mix clock-forward+clock-back+restart --faults 20",
         _feature("clocks"),
     ),

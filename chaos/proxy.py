@@ -89,7 +89,9 @@ class Link:
             if self.refusing:
                 _reset(writer)
                 return
-            await self._carry(reader, writer)
+            # The stream would log a handler that is cancelled as an error, but the link only ends.
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._carry(reader, writer)
         finally:
             if task is not None:
                 self._tasks.discard(task)

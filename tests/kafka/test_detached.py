@@ -21,6 +21,7 @@ from tests.kafka.support.detaching import (
     shared,
     submit_long,
     submit_short,
+    two_replicas,
 )
 from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
@@ -44,6 +45,20 @@ def an_idle_replica_takes_the_work(site: Callable[..., Site], protocol: str, gua
     """It is there already."""
     one = make(site, protocol, WORKER_GUARANTEE=guarantee)
     assert behind_with_an_idle_replica(one) < LIMIT, one.tails()
+    one.finish()
+    one.started_once()
+
+
+def an_idle_replica_takes_the_only_request_behind(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
+    """After short tasks, the executor has got it together with the long one."""
+    one = make(site, protocol, WORKER_GUARANTEE=guarantee)
+    two_replicas(one)
+    one.wait_answered(submit_short(one))
+    _, short = one.submit(task(n, f'{{"do": "nap", "seconds": {n}}}', partition=0) for n in (40, 0))
+    began = time.monotonic()
+    one.wait_answered([short])
+    assert time.monotonic() - began < LIMIT, one.tails()
+    assert len(one.journal.running()) == 1, "the long task has ended, so nothing was shown"
     one.finish()
     one.started_once()
 
@@ -139,6 +154,7 @@ OTHERS = [
     (a_replica_that_drains_lets_its_partitions_go, "classic", "at-least-once"),
     (a_drain_that_times_out_hands_the_task_on, "consumer", "exactly-once"),
     (an_idle_replica_takes_the_work, "classic", "at-least-once"),
+    (an_idle_replica_takes_the_only_request_behind, "consumer", "at-least-once"),
     (a_new_replica_takes_the_work, "consumer", "exactly-once"),
     (a_task_whose_holder_was_killed_is_taken_over, "consumer", "exactly-once"),
     (a_holder_that_was_frozen_does_not_answer_twice, "classic", "exactly-once"),

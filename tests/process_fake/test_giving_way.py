@@ -40,6 +40,20 @@ def test_when_all_have_given_way_one_takes_part_again(world: World) -> None:
     assert sum(len(process.starts) for process in pair) == 22
 
 
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_a_process_gives_way_for_requests_that_its_executor_has(wide: World, ordering: str) -> None:
+    """After short tasks, the executor gets several requests at a time. The first one happens to be long."""
+    pair = [wide.process(state_topic=STATES, long_after=3.0, ordering=ordering) for _ in range(2)]
+    wide.run(20)
+    wide.quick()
+    wide.until(lambda: len(wide.answered()) == 30)
+    wide.request("long", 0, key=b"a", work=Work(600.0))
+    wide.request("short", 0, key=b"b", work=Work(0.02))
+    wide.until(lambda: len(wide.answered()) == 31, 12.0)
+    wide.until(lambda: len(wide.answered()) == 32)
+    assert sum(len(process.starts) for process in pair) == 32
+
+
 def test_a_process_gives_way_to_a_new_member_at_once(wide: World) -> None:
     """It does not wait for the heartbeat that gives the new member its first partitions."""
     wide.request("long", 0, work=Work(600.0))

@@ -147,6 +147,23 @@ def test_a_task_that_outlives_its_hold_does_not_block_other_work(world: World) -
     assert not at.process.service.stopped  # the tear-down hook does not run beside the handler
 
 
+def test_a_task_that_outlives_its_hold_does_not_block_what_the_executor_has(world: World) -> None:
+    """After short tasks, the executor gets several requests at a time, of both partitions."""
+    process = world.process(hold=60.0)
+    world.until(lambda: process.owned == [0, 1])
+    for number in (0, 1):
+        world.move(number, process)
+    rival = world.rival()
+    world.quick()
+    world.until(lambda: len(world.answered()) == 30)
+    world.request("stuck", 1, work=Work(seconds=7_000.0, obeys=None))
+    world.request("other", 0, work=Work(seconds=0.01))
+    world.until(lambda: len(process.starts) == 31)
+    world.move(1, rival)
+    world.until(lambda: process.exit_code is not None, seconds=62 + 2 * CANCEL_GRACE)
+    world.until(lambda: 0 in rival.owned, seconds=2)
+
+
 def test_the_supervisor_sees_that_a_process_has_left_though_a_task_still_runs(world: World) -> None:
     """So it does not take the end of the process for a crash of that task."""
     at = scene(world, Work(seconds=7_000.0, obeys=None), hold=60.0, others=Work(seconds=0.01))

@@ -10,6 +10,7 @@ from worker.core.fetch_fairness import FetchFairness
 from worker.core.flow import BUFFER_BYTES, BUFFER_RECORDS, FetchPlan, FlowControl, has_its_share
 from worker.core.model import key_text
 from worker.core.task_state import Origin
+from worker.executors.port import all_running, tasks_of
 
 if TYPE_CHECKING:
     from worker.core.model import PartitionEnd, Record, Task
@@ -142,14 +143,14 @@ class Fetcher:
             return True  # enough, even if the task waits for an attempt
         if not plan.paused and not queue.is_waiting(now):
             return False
-        running = self._executor.running
-        executing = (running is not None and running.task.claim is owned.lease) + sum(
-            [one.task.claim is owned.lease for one in self._executor.beside]
-        )
         startable, size = (len(queue), queue.size) if queue.is_waiting(now) else queue.startable(now)
-        waiting = startable + owned.in_flight - executing
+        waiting = startable + self._unstarted(owned)
         buffer = max(self._buffer(), 1) if idle else self._buffer()
         return has_its_share(waiting, size, buffer=buffer, partitions=len(self._assignment))
+
+    def _unstarted(self, owned: OwnedPartition) -> int:
+        """Return how many tasks of this partition the executor has that do not run yet."""
+        return owned.in_flight - sum([task.claim is owned.lease for task in tasks_of(all_running(self._executor))])
 
     def _until_due(self, now: float) -> float:
         """Return the seconds until something is due by the clock, at most ``IDLE_WAIT``."""
@@ -161,16 +162,20 @@ class Fetcher:
     # -- waiting work
 
     def work_waits(self) -> bool:
-        """Return whether a request waits, here or in the client."""
-        return any(owned.queue or self._has_more(owned) for owned in self._assignment)
+        """Return whether a request waits."""
+        return any(self._has_work(owned) for owned in self._assignment)
 
     def work_waits_behind(self, task: Task, now: float) -> bool:
         """Return whether some request could run now if this process were not running this task."""
         for owned in self._assignment:
             ordered = self._config.ordering == "partition" and owned.partition == task.record.partition
-            if not ordered and not owned.queue.is_waiting(now) and (owned.queue or self._has_more(owned)):
+            if not ordered and not owned.queue.is_waiting(now) and self._has_work(owned):
                 return True
         return False
+
+    def _has_work(self, owned: OwnedPartition) -> bool:
+        """Return whether a request of this partition waits in its queue, in the executor or in the client."""
+        return bool(owned.queue) or self._unstarted(owned) > 0 or self._has_more(owned)
 
     def _has_more(self, owned: OwnedPartition) -> bool:
         """Return whether the client knows of records that were not fetched."""

@@ -88,6 +88,8 @@ class Leaving:
         """Return whether other work waits behind a task that was given up but does not end."""
         if not self._blocked and self._dispatcher.is_blocked(now) and self._fetcher.work_waits():
             self._blocked = True
+            # Those that the executor has would come back only when that task ends.
+            self._dispatcher.withdraw([owned.lease for owned in self._assignment])
             log.warning("process.blocked")
         return self._blocked
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.isolation.rig import names
+from tests.isolation.rig import TOPIC, config, names
+from worker.codec import encode_request
 from worker.core.lease import Lease
-from worker.core.model import Partition
+from worker.core.model import Partition, Record, Task
+from worker.isolation.child import Child
+from worker.isolation.link import Link
+from worker.isolation.page import STARTED
+from worker.isolation.parent import ChildProcess
 
 if TYPE_CHECKING:
     from tests.isolation.rig import Rig
@@ -98,3 +104,36 @@ def test_a_task_is_told_what_there_is_to_know(rig: Rig) -> None:
     rig.executor.submit([first])
     (outcome,) = rig.take(1)
     assert outcome.result.decode() == ("requests/3/1 1 b'key' {'a': b'1', 'b': None} later one,still later")
+
+
+def test_a_withdrawn_task_is_not_started_by_a_second_withdrawal() -> None:
+    """The second one comes when the child has announced the task and has not yet read that it must skip it."""
+    child = ChildProcess(os.eventfd(0, os.EFD_NONBLOCK))
+    link = Link(child, [TOPIC])
+    ran: list[str] = []
+    again: list[list[Task]] = []
+    inner = Child(config(), lambda request, _context: ran.append(request.payload), child.channel)
+    lease = Lease(Partition(TOPIC, 0))
+    values = [encode_request(1, f"task-{at}") for at in range(3)]
+    tasks = [Task(Record(lease.partition, at, None, value), lease, 1) for at, value in enumerate(values)]
+    link.send(tasks)
+    assert link.withdraw() == tasks
+    link.send(tasks[1:])
+
+    class Words:
+        def __init__(self, words: memoryview) -> None:
+            self._words = words
+
+        def __getitem__(self, at: int) -> int:
+            return self._words[at]
+
+        def __setitem__(self, at: int, value: int) -> None:
+            self._words[at] = value
+            if at == STARTED and value == 1 and not again:
+                again.append(link.withdraw())
+
+    inner._words = Words(inner._words)  # type: ignore[assignment]
+    child.finish()
+    inner.serve()
+    assert again == [tasks[1:]]
+    assert ran == []

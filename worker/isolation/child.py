@@ -26,7 +26,7 @@ from worker.isolation.frames import (
     pack_ended,
     pack_notice,
 )
-from worker.isolation.page import SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
+from worker.isolation.page import ENDED, SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
 from worker.isolation.runner import ChildRunner
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class Child:
             return
         self._runner.number = number
         outcome = self._runner.run(task)
+        words[ENDED] = number
         if time.monotonic_ns() - now > HARMLESS_NS:
             self.reports.check()
         if len(outcome.result) + (_size_of(outcome.sent) if outcome.sent else 0) > GREATEST_RESULT:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from worker.core.inflight import InFlight
 from worker.core.limits import Request
 from worker.isolation.frames import pack_chunk, unpack_reports
-from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
+from worker.isolation.page import CANCELLED, ENDED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ class Link:
         self.retired_at: float | None = None  # since when the child should end
         self.ready = False  # the child has reported that it is ready
         self.behind = False  # there may be more reports than were read
+        self._gone = range(0)  # numbers that were withdrawn last, which the child skips
         self._topics = {topic: number for number, topic in enumerate(topics)}
         self._out: list[memoryview] = []  # data that the socket has not accepted yet
         self._in = bytearray()  # an incomplete report
@@ -61,7 +62,8 @@ class Link:
     @property
     def started(self) -> int:
         """Return the number of the task that started last; 0 before the first."""
-        return min(self.child.words[STARTED], self.flight.next - 1)
+        number = min(self.child.words[STARTED], self.flight.next - 1)
+        return self._gone.start - 1 if number in self._gone else number  # announced, but it will be skipped
 
     @property
     def started_at(self) -> float:
@@ -72,6 +74,14 @@ class Link:
     def running(self) -> tuple[int, Task] | None:
         """Return the running task with its number."""
         return self.flight.running(self.started)
+
+    @property
+    def working(self) -> tuple[int, Task] | None:
+        """Return the task whose handler runs, even if results of earlier tasks were not read. Needs the lock."""
+        started = self.started
+        if self.child.words[ENDED] >= started:  # its result may have to wait for room, which is not its fault
+            return None
+        return next((row for row in self.flight if row[0] == started), None)
 
     def send(self, tasks: Sequence[Task]) -> None:
         """Send tasks to the child, as far as the socket accepts them."""
@@ -160,4 +170,6 @@ class Link:
         words[SKIP_FROM] = self.started + 1
         words[SKIP_UNTIL] = until
         time.sleep(_SEEN_SECONDS)
-        return self.flight.withdraw(self.started)
+        started = self.started
+        self._gone = range(started + 1, until)
+        return self.flight.withdraw(started)

@@ -58,6 +58,15 @@ def descendants_of(pid: int) -> list[int]:
     return found
 
 
+def ended_children_of(pid: int) -> int:
+    """Return how many children of a process have ended and were not waited for."""
+    ended = 0
+    for child in children_of(pid):
+        with contextlib.suppress(OSError):
+            ended += Path(f"/proc/{child}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+    return ended
+
+
 def resident_bytes(pid: int) -> int:
     """Return a process's anonymous pages and shared memory in bytes, without files; 0 if it is gone.
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 SIZE = 4096
 # Written by the child: the number of the task that started last, and its start in monotonic nanoseconds.
 STARTED, STARTED_AT = 0, 1
+# Written by the child: the number of the task whose handler has ended last; its report may still be to come.
+ENDED = 2
 # Written by the parent: the child starts no task from SKIP_FROM up to but not including SKIP_UNTIL.
 SKIP_FROM, SKIP_UNTIL = 8, 9
 # Written by the parent: the number of the task that should stop, and why (an index of REASONS, written first).

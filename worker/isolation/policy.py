@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from worker.isolation.link import Link
 
 LOOK_SECONDS = 0.05  # at most, between two checks of a child, while a task may grow by 1 GB/s
+MOST_ENDED = 16  # adopted processes that nobody waits for; each keeps its number until the child ends
 BRIEF_SECONDS = 0.05  # a task that has run for less will soon end, so others wait for it even beside a long one
 
 
@@ -68,7 +69,7 @@ class Enforcement:
         if measure:
             self._looked_at = now
         self._retire(link, now, measure=measure)
-        running = link.running
+        running = link.working
         if running is None or link.cause is not None:
             return [], now + LOOK_SECONDS
         number, task = running
@@ -93,6 +94,8 @@ class Enforcement:
             return
         if measure and policy.child_max_memory and not link.retiring:
             link.retiring = linux.resident_bytes(link.child.pid) > policy.child_max_memory
+        if measure and not (link.flight or link.retiring):
+            link.retiring = linux.ended_children_of(link.child.pid) > MOST_ENDED
         used_up = link.retiring or (policy.child_max_tasks and link.flight.next > policy.child_max_tasks)
         if used_up and not link.flight:
             link.retire(now)

@@ -205,9 +205,9 @@ class Slot:
         link = self.link
         if link is None:
             return False
-        started = link.started
+        started, full = link.started, self._outbox.full  # the poll thread may make room at any moment
         news = self.receive()
-        if link.flight.first < started and not (self._outbox.full or link.behind):
+        if link.flight.first < started and not (full or link.behind):
             link.kill("channel")  # its end was reported before another could start, but did not arrive
         link.flush()
         if self.closed or (now >= self._review_at and self._outdated(link)):

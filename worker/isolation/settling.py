@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from worker.isolation import linux
@@ -29,13 +30,24 @@ def out_of_reach(channel: Channel) -> Channel:
     high = Channel(*(fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH) for descriptor in channel))
     for descriptor in channel:
         os.close(descriptor)
-    os.register_at_fork(after_in_child=lambda: _leave(high))
+    by_main_thread = True
+
+    def before_fork() -> None:
+        nonlocal by_main_thread
+        by_main_thread = threading.get_native_id() == os.getpid()
+
+    os.register_at_fork(before=before_fork, after_in_child=lambda: _leave(high, dies=by_main_thread))
     return high
 
 
-def _leave(channel: Channel) -> None:
-    """Close the channel in a fork that the handler made, which must not hold it open or outlive this process."""
-    linux.renew_death_signal()
+def _leave(channel: Channel, *, dies: bool) -> None:
+    """Close the channel in a fork that the handler made, which must not hold it open or outlive this process.
+
+    If it ``dies``, the kernel kills it when the thread that forked it ends. A helper thread may end before its task, so
+    what it has forked ends with the process group instead.
+    """
+    if dies:
+        linux.renew_death_signal()
     for descriptor in channel:
         with contextlib.suppress(OSError):
             os.close(descriptor)

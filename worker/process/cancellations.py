@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from worker.executors.port import all_running, tasks_of
 from worker.process.long_tasks import origin_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from worker.core.model import Task
     from worker.core.owned_partition import OwnedPartition
     from worker.core.task_state import Origin
@@ -50,6 +53,8 @@ class Cancellations:
         """Do everything that is possible now for each of them."""
         table = self._long_tasks.table
         before = self._long_tasks.cancelled_before() if table.states else []
+        if self._in_order:
+            self._hold_back([*table.cancels, *before])
         if not (table.cancels or before):
             self._withdrawn.clear()
             self._counted.clear()
@@ -62,9 +67,16 @@ class Cancellations:
             elif running is not None and running.claim.valid:
                 self._stop(running, origin, now)  # the task is detached, and this process is its holder
 
+    def _hold_back(self, origins: Collection[Origin]) -> None:
+        """Let none of these start while it waits for its turn to be answered."""
+        for owned in self._assignment:
+            waiting = [one.offset for one in origins if one.place == owned.partition]
+            owned.cancelled_from = min([one for one in waiting if not owned.is_settled(one)], default=math.inf)
+
     def _running(self, origin: Origin) -> Task | None:
         """Return the task of this request if it is running, alone or in a batch."""
-        return next((task for task in tasks_of(all_running(self._executor)) if origin_of(task) == origin), None)
+        running = tasks_of(all_running(self._executor))  # perhaps also a start of an earlier lease
+        return next((task for task in running if task.claim.valid and origin_of(task) == origin), None)
 
     def _see_to(self, origin: Origin, owned: OwnedPartition, running: Task | None, now: float) -> None:
         if owned.is_settled(origin.offset):
@@ -75,6 +87,8 @@ class Cancellations:
             self._stop(running, origin, now)
         elif self._may_answer(origin.offset, owned):
             self._take_out(origin, owned)
+        elif self._in_order:
+            self._withdraw(origin, owned)
 
     def _may_answer(self, offset: int, owned: OwnedPartition) -> bool:
         """Return whether this process may answer the request without a start.
@@ -96,7 +110,12 @@ class Cancellations:
         if owned.has_room_for(origin.offset) and (task := owned.pull(origin.offset)) is not None:
             self._count(origin, "queued")
             self._results.cancel(task, owned)
-        elif owned.in_flight and origin.offset <= owned.offsets.last and origin not in self._withdrawn:
+        else:
+            self._withdraw(origin, owned)
+
+    def _withdraw(self, origin: Origin, owned: OwnedPartition) -> None:
+        """Take the request back from the executor, once, if it may be there."""
+        if owned.in_flight and origin.offset <= owned.offsets.last and origin not in self._withdrawn:
             self._withdrawn.add(origin)
             self._dispatcher.withdraw([owned.lease])
 

@@ -74,8 +74,10 @@ class LongTasks:
             if any(first <= origin.offset < stop for first, stop in ranges):
                 if origin not in self.tasks:
                     self._adopt(state).settle()
-            elif state.made_checkpoint:
+            elif state.made_checkpoint and state.state != WAITING:
                 owned.starts.progressed[origin.offset] = state.attempt
+                if origin not in self.tasks and origin.offset not in owned.detached and state.state != CANCELLING:
+                    self._adopt(state).become(WAITING)  # a start that dies before its first record is not excused
 
     def _known_of(self, partition: Partition) -> list[tuple[Origin, TaskState]]:
         return [(origin, state) for origin, state in self.table.states.items() if origin.place == partition]
@@ -155,7 +157,8 @@ class LongTasks:
             self._detached[origin_of(task)] = task.claim
             tracked = self._track(task)
             tracked.announce()
-            tracked.become(DETACHED)
+            if tracked.state.state != CANCELLING:  # the next owner must not start it again
+                tracked.become(DETACHED)
 
     def attached(self, origin: Origin) -> None:
         """Return the record to the partition's owner."""
@@ -235,9 +238,11 @@ class LongTasks:
         if not (is_long or self.tasks or self.table.states):
             return
         origin = origin_of(running.task)
-        tracked = self.tasks.get(origin)
+        tracked, known = self.tasks.get(origin), self.table.states.get(origin)
         if tracked is not None and tracked.over:
             return
+        if tracked is None and known is not None and known.state == CANCELLING:
+            return  # an earlier start was cancelled: see ``cancelled_before``
         if is_long or origin in self.table.states or (tracked is not None and not tracked.runs):
             self._track(running.task).announce()
 

@@ -120,7 +120,7 @@ class ResultHandler:
         task.progress, task.reported = None, False
         if self._to_cancel and task in self._to_cancel:
             self._to_cancel.remove(task)
-            if not (outcome.verdict is OK and self._stores_results):  # the store has that result
+            if not (outcome.verdict in (OK, Verdict.DONE) and self._stores_results):  # the store has that result
                 outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()
         moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
         if outcome.verdict is not OK:

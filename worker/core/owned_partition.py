@@ -40,12 +40,14 @@ class OwnedPartition:
         "_former",
         "_highest_answered",
         "_out_of_order",
+        "cancelled_from",
         "changed",
         "committed",
         "committed_detached",
         "committing",
         "detached",
         "floor",
+        "given_up",
         "in_flight",
         "lease",
         "offsets",
@@ -77,8 +79,10 @@ class OwnedPartition:
         self.start_offset = start_offset
         self.committed: tuple[int, str] | None = None  # the last position that is known to be committed
         self.committing = False  # a later position was sent and may be applied: its commit is under way, or failed
+        self.cancelled_from = math.inf  # no task from this offset on starts, because it is to be cancelled in its turn
         self.floor = 0  # at-most-once: the former committed offset, which lies above detached tasks
         self.changed = False  # something has changed that no commit contains yet
+        self.given_up = False  # the partition does not wait for its running task any more
         self.paused = False  # the client does not fetch it
         self.in_flight = 0  # tasks the executor has
         self.unconfirmed = 0  # tasks whose answer is being delivered
@@ -152,6 +156,7 @@ class OwnedPartition:
 
         If ``unlimited``, commits are not possible now, so failed tasks start again without one.
         """
+        below = min(below, self.cancelled_from)
         if self._out_of_order:
             below = min(below, self._start_below())
             limit = min(limit, max(1, self._room()))  # one at a time without room
@@ -167,7 +172,7 @@ class OwnedPartition:
 
     def head(self, now: float) -> int | None:
         """Return the offset of the next task to dispatch; None if none may start now."""
-        return self.queue.head(now, self._start_below() if self._out_of_order else math.inf)
+        return self.queue.head(now, min(self.cancelled_from, self._start_below() if self._out_of_order else math.inf))
 
     def _start_below(self) -> float:
         """Return the offset below which tasks fit into the commit metadata."""
@@ -331,6 +336,11 @@ class OwnedPartition:
     def busy(self) -> bool:
         """Return whether a task is running or its answer is being delivered."""
         return self.in_flight > 0 or self.unconfirmed > 0
+
+    @property
+    def at_rest(self) -> bool:
+        """Return whether none of its tasks is running, as far as the next owner is concerned."""
+        return self.given_up or not self.busy
 
     # -- committed
 

@@ -183,12 +183,12 @@ class Committer:
     def _of_changed(self) -> Iterator[Commit]:
         for owned in self._assignment:
             if owned.has_position and (owned.changed or owned.starts.outstanding):
-                yield self.prepare(owned, clean=(self.leaving or owned.lease.leaving) and not owned.busy)
+                yield self.prepare(owned, clean=(self.leaving or owned.lease.leaving) and owned.at_rest)
 
     def _unclean(self) -> Iterator[OwnedPartition]:
         """Yield the idle partitions whose next owner would still suspect a task."""
         for owned in self._assignment:
-            if (self.leaving or owned.lease.leaving) and not owned.busy and not self.is_clean(owned):
+            if (self.leaving or owned.lease.leaving) and owned.at_rest and not self.is_clean(owned):
                 yield owned
 
     def _send(self, commits: list[Commit], now: float) -> None:

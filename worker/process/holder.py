@@ -265,6 +265,20 @@ class Holder:
         claim.leave()
         self._mark_released(claim, mark, Deadline.after(RECORD_SECONDS, self._clock()))
 
+    def give_up(self) -> None:
+        """Release the running tasks, because this process ends before they do. That uses up no attempt."""
+        for claim, task in self._running.items():
+            if claim.valid and not claim.leaving:
+                claim.leave()
+                attempts = attempts_after(task.attempt, End.STOPPED)
+                self._mark(claim, Position(*released_mark(claim, attempts, time.time())))
+
+    def gives_up(self, now: float) -> bool:
+        """Return whether ``give_up`` is not finished yet."""
+        self._calls.serve(now)
+        self._go_on(now)
+        return any(claim in self._claims for claim in self._running)
+
     def _mark_released(self, claim: DetachedClaim, mark: Position, limit: Deadline) -> None:
         """Commit the mark once the topic has the last checkpoint, from which the owner's attempt resumes."""
         now = self._clock()

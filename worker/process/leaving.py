@@ -135,12 +135,14 @@ class Leaving:
     def _give_up_tasks(self) -> None:
         """Commit that no task runs, so that a task that ignored its cancellation has not used up an attempt."""
         limit = Deadline.after(GIVE_UP_LIMIT, self._clock())
+        self._holder.give_up()
         sent = False
         while not limit.passed(self._clock()):
             if not self._committer.in_flight:
-                if sent or self._responder.busy:
+                if not (sent or self._responder.busy):
+                    self._committer.commit_clean(self._clock())
+                    sent = True
+                elif not self._holder.gives_up(self._clock()):
                     return
-                self._committer.commit_clean(self._clock())
-                sent = True
             self._consumer.poll(1, POLL_WAIT)
             self._responder.serve(0, self._clock())  # a commit may be a transaction

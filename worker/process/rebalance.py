@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from worker.vocabulary import Event
 
 COMMIT_SECONDS = 10.0  # for the last commit of a partition without running tasks
+GIVE_UP_SECONDS = 1.0  # to commit that a task was given up
 
 log = structlog.get_logger("rebalance")
 
@@ -68,6 +69,7 @@ class Rebalance:
         crash_reports: Callable[[], Mapping[str, CrashReport]],
     ) -> None:
         self._cancel_wait = shared.config.cancel_wait
+        self._starts_once = shared.guarantee.starts_once
         self._consumer = consumer
         self._assignment = shared.assignment
         self._committer = committer
@@ -193,7 +195,13 @@ class Rebalance:
             return False
         held.grace = held.grace or Deadline.after(self._cancel_wait, now)
         self._dispatcher.cancel("revoked", now, [owned.lease])
-        return held.grace.passed(now)
+        if not held.grace.passed(now):
+            return False
+        if self._starts_once:  # a clean commit would let the task start again
+            return True
+        owned.given_up = True  # the next commit says that its attempt does not count
+        held.commit = held.commit or Deadline.after(GIVE_UP_SECONDS, now)
+        return self._committer.is_clean(owned) or held.commit.passed(now)
 
     # -- lost
 

@@ -1,0 +1,61 @@
+"""Tasks that ignore their cancellation and are given up, which uses up no attempt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.process_fake.stand_ins import Work
+from tests.process_fake.world import STATES, World
+from worker.process.status_block import Command
+
+GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+
+
+@GUARANTEES
+@pytest.mark.parametrize("obeys", [1.0, None])
+def test_a_drain_that_gives_up_a_detached_task_uses_up_no_attempt(
+    world: World, guarantee: str, obeys: float | None
+) -> None:
+    options: dict[str, Any] = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee, "hold": 1_000.0}
+    world.request("long", work=Work(5_000.0, obeys=obeys))
+    holder = world.process(**options)
+    world.run(5)
+    owner = world.process(**options)
+    world.move(0, owner)
+    world.run(10)
+    assert 0 in owner.owned
+    assert holder.counter("detached_total") == 1
+    holder.order(Command.CANCEL)
+    world.until(lambda: holder.exit_code is not None, seconds=60)
+    holder.service.kill()
+    world.until(lambda: owner.starts, seconds=200)
+    assert owner.starts == [(0, 0, 1)]
+
+
+@GUARANTEES
+@pytest.mark.parametrize("obeys", [1.0, None])
+def test_a_revocation_that_gives_up_a_task_uses_up_no_attempt(
+    world: World, guarantee: str, obeys: float | None
+) -> None:
+    """Without a state topic the task is not detached."""
+    world.request("long", work=Work(5_000.0, obeys=obeys))
+    first = world.process(guarantee=guarantee, hold=3.0)
+    world.until(lambda: first.starts)
+    world.run(2)
+    second = world.process(guarantee=guarantee, hold=3.0)
+    world.move(0, second)
+    world.until(lambda: second.starts, seconds=100)
+    assert second.starts == [(0, 0, 1)]
+
+
+def test_at_most_once_a_revocation_that_gives_up_a_task_does_not_start_it_again(world: World) -> None:
+    world.request("long", work=Work(5_000.0, obeys=None))
+    first = world.process(guarantee="at-most-once", hold=3.0)
+    world.until(lambda: first.starts)
+    world.run(2)
+    second = world.process(guarantee="at-most-once", hold=3.0)
+    world.move(0, second)
+    world.run(100)
+    assert second.starts == []

@@ -140,14 +140,16 @@ class LongTask:
 
     def failed(self, now: float, *, too_large: bool) -> bool:
         """Record that the last record was not delivered. Return whether its checkpoint is too large and given up."""
-        self._sent, self._urgent, self._not_before = None, True, max(self._not_before, now + RETRY_SECONDS)
-        dropped = too_large and self.state.checkpoint != self._confirmed.checkpoint
-        if dropped:
+        sent, self._sent, self._urgent = self._sent, None, True
+        self._not_before = max(self._not_before, now + RETRY_SECONDS)
+        if not too_large or sent is None or sent.checkpoint == self._confirmed.checkpoint:
+            return False
+        if self.state.checkpoint == sent.checkpoint:  # a later one may be smaller
             old = self._confirmed
             self.state = dataclasses.replace(
                 self.state, checkpoint=old.checkpoint, checkpoint_epoch=min(old.checkpoint_epoch, self.state.epoch)
             )
-        return dropped
+        return True
 
     # -- state
 

@@ -40,6 +40,7 @@ __all__ = [
     "decode_request",
     "decode_response",
     "encode_request",
+    "name_of",
 ]
 
 RUN_HEADER = "x-run"
@@ -53,6 +54,11 @@ _YEAR_10000 = 253_402_300_800_000  # milliseconds since the epoch; protobuf's Ti
 
 class MalformedError(ValueError):
     """The bytes are not a message of the expected kind."""
+
+
+def name_of(outcome: int) -> str:
+    """Return the name of an outcome; its number if it has none here, because a newer program has written it."""
+    return Outcome.Name(outcome) if outcome in Outcome.values() else str(outcome)
 
 
 def encode_request(sequence: int, payload: str) -> bytes:

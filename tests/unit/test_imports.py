@@ -19,7 +19,7 @@ FILES = sorted(file for file in WORKER.rglob("*.py") if "pb" not in file.relativ
 # From the outside in: a package imports only the packages in its own line.
 LAYERS = {
     "testing": {"process", "executors", "state", "kafka", "handlers", "core"},
-    "cli": {"supervisor", "isolation", "client", "state", "kafka", "handlers", "core", "settings"},
+    "cli": {"supervisor", "isolation", "client", "state", "kafka", "handlers", "stores", "core", "settings"},
     "client": {"settings", "kafka", "core"},
     "settings": {"kafka", "core"},
     "supervisor": {"settings", "process", "state", "kafka", "core"},

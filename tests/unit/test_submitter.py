@@ -47,7 +47,7 @@ class FakeProducer:
 @pytest.fixture
 def submitter(monkeypatch: pytest.MonkeyPatch) -> Submitter:
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
-    answers: Any = SimpleNamespace(failure=None, book=SimpleNamespace(mark=lambda: 0))
+    answers: Any = SimpleNamespace(failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0))
     return Submitter({}, "requests", 10, answers)
 
 

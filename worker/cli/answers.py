@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from worker.codec import Outcome, Response
+from worker.codec import Response, name_of
 
 if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def outcome_of(response: Response) -> str:
     """Return the name of the outcome. If only the first two fields are set: OK or FAILED, by ``isprocessed``."""
     if response.outcome:
-        return Outcome.Name(response.outcome)
+        return name_of(response.outcome)
     return "OK" if response.isprocessed else "FAILED"
 
 

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from worker.cli import checks, isolation_checks
 from worker.errors import ExitCode, HandlerError, SettingsError
-from worker.handlers.loader import load
 from worker.kafka import validate
 from worker.kafka.admin import Admin
 from worker.kafka.cluster import try_consumer_protocol
 from worker.kafka.diagnosis import Group, Topic, unreachable
 from worker.kafka.ports import KafkaFailure
+from worker.stores.loading import load as load_store
+from worker.stores.port import StoreError, StoreUnavailableError
 from worker.supervisor import render
 from worker.supervisor.cpus import available_cpus
+from worker.supervisor.start_checks import check_handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +34,8 @@ def examine(settings: Settings) -> Iterator[Check]:
     for warning in render.warnings(settings):
         yield checks.warn("settings", warning)
     yield from _handler(settings)
+    if settings.offset_store:
+        yield _store(settings)
     yield checks.processes(wanted, available_cpus(), chosen=settings.processes != "auto")
     if settings.isolation == "process":
         yield from isolation_checks.examine(settings, wanted)
@@ -50,11 +54,22 @@ def _processes(settings: Settings) -> int:
 
 def _handler(settings: Settings) -> Iterator[Check]:
     try:
-        load(settings.handler, settings.handler_kwargs)
+        check_handler(settings)
     except HandlerError as error:
         yield checks.fail("handler", str(error), ExitCode.HANDLER_UNLOADABLE)
     else:
         yield checks.ok("handler", f"{settings.handler} can be loaded")
+
+
+def _store(settings: Settings) -> Check:
+    """Create the offset store, as a worker process does."""
+    try:
+        load_store(settings.offset_store, settings.group).close()
+    except StoreUnavailableError as error:  # worker run would wait for it
+        return checks.warn("offset store", str(error))
+    except StoreError as error:
+        return checks.fail("offset store", str(error), error.exit_code)
+    return checks.ok("offset store", f"{settings.offset_store} can be used")
 
 
 class _Kafka:

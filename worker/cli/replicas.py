@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TIMEOUT = 5.0  # seconds
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy cannot reach this machine's loopback
 _TASK = ("topic", "partition", "offset")  # a task has at least these
 
 
@@ -33,8 +34,9 @@ def processes(url: str, *, named: bool) -> list[dict[str, Any]]:
     Report that on stderr if the user ``named`` the replica.
     """
     address = f"{url.rstrip('/').removesuffix('/tasks')}/tasks"
+    get = urllib.request.urlopen if named else _DIRECT.open
     try:
-        with urllib.request.urlopen(address, timeout=TIMEOUT) as response:  # noqa: S310 - an address the user gave
+        with get(address, timeout=TIMEOUT) as response:
             return [_checked(process) for process in json.load(response)["processes"]]
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError) as error:
         # This also handles the response of another program on that port.

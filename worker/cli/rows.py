@@ -80,6 +80,9 @@ def _from_object(where: str, value: dict[str, Any]) -> Row:
 def _headers(where: str, value: object) -> Headers:
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
         raise InputError(f"{where}: headers must be an object of strings, not {value!r}")
+    for name in value:
+        if b"\0" in encoded(where, name):
+            raise InputError(f"{where}: the name of a header must not contain NUL: {name!r}")
     return tuple((name, encoded(where, text)) for name, text in value.items())
 
 

@@ -83,7 +83,8 @@ def group_report(cluster: Cluster, group: str, topics: Iterable[str]) -> dict[st
 
 def _row(partition: Partition, span: Span, committed: int | None, owner: str | None) -> dict[str, Any]:
     # A group without a commit begins at the start; so does a group whose commit has expired.
-    lag = span.end - max(span.start, committed or 0)
+    # After its topic was recreated, a commit may be past the end.
+    lag = max(0, span.end - max(span.start, committed or 0))
     return {
         "topic": partition.topic,
         "partition": partition.number,

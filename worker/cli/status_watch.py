@@ -15,10 +15,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from worker.cli.console import INTERRUPTED, columns, count, stoppable
+from worker.cli.console import INTERRUPTED, columns, count, echo, stoppable
 from worker.cli.dead_letters import DeadLetter
 from worker.cli.progress import Look, Progress
 from worker.cli.replicas import flat
+from worker.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,9 +51,18 @@ def watch(access: Access, report: Callable[[], Report], *, as_json: bool) -> int
 
 
 def _looks(report: Callable[[], Report], errors: Errors, stop: Stop) -> Iterator[Report]:
-    progress = Progress()
+    progress, first = Progress(), True
     while not stop:
-        current, now = report(), time.monotonic()
+        now = time.monotonic()
+        try:
+            current, counts = report(), errors.count()
+        except BrokerError as error:
+            if first:
+                raise
+            echo(str(error))  # it may pass
+            _pause(now, stop)
+            continue
+        first = False
         done = sum(row["end"] - row["lag"] for row in current["partitions"])
         progress.add(Look(now, done, current["lag"]))
         running = [row for process in current["processes"] for row in flat(process) if row["task"]]
@@ -63,11 +73,15 @@ def _looks(report: Callable[[], Report], errors: Errors, stop: Stop) -> Iterator
             "lag": current["lag"],
             "rate": _rounded(progress.rate),
             "remaining_seconds": _rounded(progress.remaining),
-            "errors": dict(errors.count()),
+            "errors": dict(counts),
             "running": running,
         }
-        while not stop and time.monotonic() < now + INTERVAL:
-            time.sleep(_STEP)
+        _pause(now, stop)
+
+
+def _pause(since: float, stop: Stop) -> None:
+    while not stop and time.monotonic() < since + INTERVAL:
+        time.sleep(_STEP)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -83,8 +83,9 @@ class Watcher:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             for change in self._topic.poll(left):
-                if change.kind is Kind.STATE:
-                    self._rates.add(self._topic.table.states[change.origin])
+                state = self._topic.table.states.get(change.origin)  # None: a later record has removed it
+                if change.kind is Kind.STATE and state is not None:
+                    self._rates.add(state)
 
     def page(self, width: int, height: int) -> Text:
         """Return the current page."""

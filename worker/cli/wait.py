@@ -70,7 +70,8 @@ def wait(
     except InvalidIdError as error:
         raise click.UsageError(str(error)) from None
     if not wanted:
-        raise click.UsageError("there is nothing to wait for: the file has no ids")
+        why = f"no request has a key of job {job!r}" if job else "the file has no ids"
+        raise click.UsageError(f"there is nothing to wait for: {why}")
     with stoppable() as stop, Client() as client:
         futures = dict(zip(client.resume(map(str, wanted)), wanted, strict=True))
         outcomes = _collect(futures, output, Deadline.after(timeout, time.monotonic()), stop)

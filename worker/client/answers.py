@@ -13,7 +13,7 @@ from worker.client.book import CLOCK_SKEW_MS, Book
 from worker.client.errors import ClientClosedError, TaskFailed
 from worker.client.futures import TaskFuture
 from worker.client.ids import Origin, TaskId
-from worker.codec import FAILED, OK, MalformedError, Outcome
+from worker.codec import FAILED, OK, MalformedError, name_of
 from worker.errors import BrokerError, WorkerError
 from worker.formats import decode_answer
 from worker.kafka.client_consumer import AnswerReader, answers_since
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RECENT_BYTES = 64 * 1024 * 1024  # of answers that are kept although no future waits for them
 _LOOK = 0.1  # seconds between two checks whether the client is closed
+_AGAIN = 1.0  # seconds until a search that has failed is repeated
 _NEW_PARTITIONS = 30.0  # seconds between two checks for new partitions of the ack topic
 
 
@@ -46,11 +47,11 @@ class Answers:
         started_ms = time.time_ns() // 1_000_000
         ends = {place: span.end for place, span in cluster.spans(cluster.partitions(topic)).items()}
         self.book = Book(RECENT_BYTES, started_ms)
-        self._threads = [
+        self.threads = [
             threading.Thread(target=self._guarded, args=(self._read, cluster, ends), name="client-answers"),
             threading.Thread(target=self._guarded, args=(self._look_back,), name="client-history"),
         ]
-        for thread in self._threads:
+        for thread in self.threads:
             thread.daemon = True  # a client that was not closed must not keep the program from ending
             thread.start()
 
@@ -100,7 +101,7 @@ class Answers:
         """Stop reading, and fail all waiting futures with ClientClosedError."""
         self._stop.set()
         self._sought.put(None)
-        for thread in self._threads:
+        for thread in self.threads:
             if thread is not threading.current_thread():  # not when a callback of a future closes the client
                 thread.join(self._timeout)
         self._end(ClientClosedError("the client was closed"))
@@ -114,7 +115,7 @@ class Answers:
     def _guarded(self, run: Callable[..., None], *arguments: object) -> None:
         try:
             run(*arguments)
-        except Exception as error:  # noqa: BLE001 - every error must reach the futures
+        except BaseException as error:  # noqa: BLE001 - every error must reach the futures, sys.exit of a callback too
             self._end(error if isinstance(error, BrokerError) else BrokerError(f"the client failed: {error!r}"))
 
     def _read(self, cluster: Cluster, starts: dict[Partition, int]) -> None:
@@ -147,11 +148,14 @@ class Answers:
 
     def _search(self, ids: list[TaskId]) -> None:
         origins = [task_id.origin for task_id in ids]
-        try:
-            self._scan(origins, min(task_id.timestamp_ms for task_id in ids) - CLOCK_SKEW_MS)
-        except BrokerError as error:
-            for future in self.book.remove(origins):
-                future.answer(error)
+        since_ms = min(task_id.timestamp_ms for task_id in ids) - CLOCK_SKEW_MS
+        while not self._stop.is_set() and self.failure is None and self.book.waits(origins):
+            try:
+                self._scan(origins, since_ms)
+            except BrokerError:  # an outage; if access was refused, the other thread ends the client
+                self._stop.wait(_AGAIN)
+            else:
+                return
 
     def _scan(self, origins: list[Origin], since_ms: int) -> None:
         """Read every answer dated ``since_ms`` or later.
@@ -177,7 +181,7 @@ def value_of(response: Response, origin: Origin) -> bytes | TaskFailed:
     outcome = response.outcome or (OK if response.isprocessed else FAILED)
     if outcome == OK:
         return response.result
-    return TaskFailed(Outcome.Name(outcome), response.error.type, response.error.message, origin)
+    return TaskFailed(name_of(outcome), response.error.type, response.error.message, origin)
 
 
 def _resolve(future: TaskFuture, origin: Origin, answer: bytes) -> None:

@@ -111,8 +111,8 @@ class Client:
         try:
             return future.result(timeout)
         except concurrent.futures.TimeoutError:
-            if future.done():
-                raise
+            if future.done():  # at the last moment
+                return future.result()
             self._watch(id, future)
             raise TimeoutError(f"no answer to {id} within {timeout:g} s") from None
 

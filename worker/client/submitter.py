@@ -35,6 +35,8 @@ class Submitter:
     """Sends requests to ``topic`` and lets ``answers`` resolve their futures. At most ``limit`` are in flight."""
 
     def __init__(self, properties: Mapping[str, Any], topic: str, limit: int, answers: Answers) -> None:
+        if limit < 1:
+            raise ValueError(f"max_in_flight must be at least 1, not {limit}")
         self._topic, self._limit, self._answers = topic, limit, answers
         self._room = threading.BoundedSemaphore(limit)
         self._refusal: str | None = None  # why no more requests are accepted
@@ -49,9 +51,11 @@ class Submitter:
     def submit(self, submission: Submission) -> TaskFuture:
         """Send a request, waiting while too many are in flight."""
         self._check()
-        while not self._room.acquire(timeout=_LOOK):
+        # In a callback do not wait: its thread takes the answers that make room, so that nobody would make any.
+        counted = threading.current_thread() not in (self._thread, *self._answers.threads)
+        while counted and not self._room.acquire(timeout=_LOOK):
             self._check()
-        while (future := self._send(submission)) is None:
+        while (future := self._send(submission, counted=counted)) is None:
             time.sleep(_LOOK)
         return future
 
@@ -87,7 +91,7 @@ class Submitter:
         if self._refusal is not None:
             raise ClientClosedError(self._refusal)
 
-    def _send(self, submission: Submission) -> TaskFuture | None:
+    def _send(self, submission: Submission, *, counted: bool = True) -> TaskFuture | None:
         """Return the future, which frees its place when it is done; None if the producer's queue is full."""
         future, mark = TaskFuture(), self._answers.book.mark()
         failed = functools.partial(self._failed, future)
@@ -97,9 +101,11 @@ class Submitter:
             if not self._producer.send(self._topic, *submission, confirmed=confirmed, failed=failed):
                 return None
         except BaseException:
-            self._room.release()
+            if counted:
+                self._room.release()
             raise
-        future.add_done_callback(lambda _done: self._room.release())
+        if counted:
+            future.add_done_callback(lambda _done: self._room.release())
         if self._stop.is_set():  # ``close`` may have purged the producer before this record came
             self._producer.purge()
         return future
@@ -108,8 +114,8 @@ class Submitter:
         try:
             while not self._stop.is_set():
                 self._producer.poll(_LOOK)
-        except BrokerError as error:  # the producer confirms nothing any more
-            self._failure = str(error)
+        except BaseException as error:  # noqa: BLE001 - nothing is confirmed any more; futures must not wait for it
+            self._failure = str(error) if isinstance(error, BrokerError) else repr(error)
             self._stop.set()
             self._producer.purge()
 

@@ -119,5 +119,7 @@ def _starts(
         raise BrokerError(f"searching for earlier answers failed: {one_line(error)}") from error
     finally:
         consumer.close()
+    if (failure := next((p.error for p in found if p.error is not None), None)) is not None:
+        raise BrokerError(f"searching for earlier answers failed: {one_line(failure)}")
     offsets = {Partition(p.topic, p.partition): p.offset for p in found}
     return {place: offset for place, offset in offsets.items() if 0 <= offset < spans[place].end}

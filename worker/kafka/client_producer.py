@@ -12,6 +12,7 @@ from worker.errors import BrokerError
 from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import one_line, quiet
 from worker.kafka.sender import UNPLACED
+from worker.kafka.validate import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +46,7 @@ class RequestProducer:
 
     def _connect(self) -> None:
         self._watch = BrokerWatch(logged=False)
-        self._client = ck.Producer(self._watch.watched(self._properties))
+        self._client = made(ck.Producer, self._watch.watched(self._properties))
 
     def send(
         self, topic: str, key: bytes | None, value: bytes, headers: Headers, *, confirmed: Confirmed, failed: Failed

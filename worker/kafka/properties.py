@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Properties = dict[str, Any]
 
 LONGEST_POLL_INTERVAL = 86_400.0  # seconds; librdkafka's limit for max.poll.interval.ms
+_RECEIVE, _RECEIVE_DEFAULT = "receive.message.max.bytes", 100_000_000
 _BATCH_BYTES = 1_000_000  # librdkafka's default for batch.size
 _COMMIT_TIME = 60.0  # seconds of the poll interval that a hold leaves for the following commit
 _GIVEN_SHARE = 0.9  # the largest part of the poll interval for a hold, if the user has set the interval
@@ -93,6 +94,7 @@ _NUMBERS = (
     "session.timeout.ms",
     "message.max.bytes",
     "batch.size",
+    "receive.message.max.bytes",
 )  # the worker calculates with these
 
 
@@ -147,7 +149,10 @@ def tool_producer(reach: Mapping[str, Any], timeout: float) -> Properties:
 
 def common(link: Link, client_id: str) -> Properties:
     """Return the properties for reaching the brokers, for admin clients and tools."""
-    return _common(link, client_id) | _given(link, CONSUMER_ONLY | PRODUCER_ONLY)
+    rendered = _common(link, client_id) | _given(link, CONSUMER_ONLY | PRODUCER_ONLY)
+    if _RECEIVE in rendered:  # the client refuses less than it fetches at a time, and a worker's consumer fetches less
+        rendered[_RECEIVE] = max(int(rendered[_RECEIVE]), _RECEIVE_DEFAULT)
+    return rendered
 
 
 def _common(link: Link, client_id: str) -> Properties:

@@ -11,6 +11,7 @@ from worker.core.model import Partition, Record
 from worker.errors import BrokerError
 from worker.kafka.clients import READING, at_offsets, failure_of, quiet
 from worker.kafka.records import headers_of
+from worker.kafka.validate import made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +34,7 @@ class Reader:
         # it.
         self._next = dict.fromkeys(starts, -1)
         self._ends: Mapping[Partition, int] | None = None  # None: the broker has not reported them yet
-        self._client = ck.Consumer(quiet(properties, self._on_error) | READING)
+        self._client = made(ck.Consumer, quiet(properties, self._on_error) | READING)
         self._client.assign(at_offsets(starts))
         self.mark_ends()
 

@@ -10,6 +10,7 @@ import confluent_kafka as ck
 from worker.core.model import Partition
 from worker.kafka.clients import failure_of, quiet
 from worker.kafka.properties import tool_producer
+from worker.kafka.validate import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +50,7 @@ class Sender:
     """
 
     def __init__(self, properties: Mapping[str, Any], timeout: float = 60.0) -> None:
-        self._client = ck.Producer(quiet(tool_producer(properties, timeout), lambda _error: None))
+        self._client = made(ck.Producer, quiet(tool_producer(properties, timeout), lambda _error: None))
 
     def send(self, record: Outgoing, on_delivery: Callable[[Delivery], None]) -> None:
         """Queue a record, waiting while the queue is full. ``on_delivery`` is called here or in ``flush``."""

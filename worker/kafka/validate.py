@@ -7,7 +7,7 @@ supervisor, which must not create clients.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import confluent_kafka as ck
 
@@ -16,10 +16,11 @@ from worker.kafka.clients import quiet
 from worker.kafka.names import ALIASES, variable_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping
 
     from worker.kafka.facts import Target
 
+C = TypeVar("C")
 _PROPERTY = re.compile(r"\b[a-z]+(?:\.[a-z]+)+\b|\blog_level\b")
 
 
@@ -43,6 +44,14 @@ def _try(make: Callable[[dict[str, Any]], object], properties: dict[str, Any]) -
         make(quiet(offline, lambda _: None))
     except ck.KafkaException as error:
         yield objection(error, properties)
+
+
+def made(kind: Callable[[dict[str, Any]], C], properties: Mapping[str, Any]) -> C:
+    """Create a client. Raise SettingsError if librdkafka rejects a property."""
+    try:
+        return kind(dict(properties))
+    except ck.KafkaException as error:
+        raise SettingsError(objection(error, properties)) from None
 
 
 def objection(error: ck.KafkaException, properties: Container[str]) -> str:

@@ -44,6 +44,8 @@ def read(environ: Mapping[str, str], names: Collection[str]) -> Reading:
         # Compose files and shells set a variable to an empty text to unset it.
         if not text.strip() or not has_prefix(variable):
             continue
+        if variable.startswith(CONFIG) and _is_kubernetes(variable, text):
+            continue
         name, from_file = _target(variable, names)
         if name is None:
             _consider(reading, variable, environ, names)
@@ -52,6 +54,10 @@ def read(environ: Mapping[str, str], names: Collection[str]) -> Reading:
         else:
             _add(reading, name, Variable(text))
     return reading
+
+
+def _is_kubernetes(variable: str, text: str) -> bool:
+    return bool(_KUBERNETES.search(variable)) or text.startswith(("tcp://", "udp://", "sctp://"))
 
 
 def _target(variable: str, names: Collection[str]) -> tuple[str | None, bool]:
@@ -101,7 +107,7 @@ def _follow(variable: str, path: str, problems: list[str]) -> Variable | None:
 
 def _consider(reading: Reading, variable: str, environ: Mapping[str, str], names: Collection[str]) -> None:
     """Report a name that is almost one of ours. Ignore other names."""
-    if _KUBERNETES.search(variable) or environ[variable].startswith(("tcp://", "udp://", "sctp://")):
+    if _is_kubernetes(variable, environ[variable]):
         return
     meant = meant_by(variable, environ, names)
     if meant is not None:

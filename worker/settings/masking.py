@@ -13,7 +13,7 @@ _WORDS = frozenset({"key", "keys", "pass", "pwd", "pem", "private", "auth", "aut
 # The last word of names that mention a secret but contain only its location or owner.
 _HARMLESS_ENDINGS = frozenset({"location", "file", "path", "url", "id", "name", "algorithm", "method"})
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_URL_PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
+_URL_PASSWORD = re.compile(r"(\w://[^/\s:@]*):[^\s@]+@")
 
 
 def looks_secret(name: str) -> bool:

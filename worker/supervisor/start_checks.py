@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TICK = 1.0
 HANDLER_AFTER = 2.0  # seconds of waiting for Kafka after which the handler is checked meanwhile
 MARGIN = 30.0  # seconds beyond the limit of preflight after which the child processes are killed
+_HANDLER_CHECK = "worker.process.handler_check:answer"
 REAP_PAUSE = 0.01  # between two looks at a killed process, in seconds
 
 _ERRORS: dict[int, type[WorkerError]] = {error.exit_code: error for error in (SettingsError, HandlerError, BrokerError)}
@@ -60,6 +61,29 @@ class _Check:
         while self.result() is None:
             self.kill()
             time.sleep(REAP_PAUSE)
+
+
+def check_handler(settings: Settings) -> None:
+    """Load the handler in a child process, as ``worker doctor`` does. Raise HandlerError if that is not possible.
+
+    The import may end the process, or leave a thread that keeps it from ending.
+    """
+    check = _Check(settings, "handler-check", _HANDLER_CHECK, settings.handler, settings.handler_kwargs)
+    try:
+        while (result := check.result()) is None:
+            time.sleep(REAP_PAUSE)
+    finally:
+        check.close()
+    _judge_handler(settings, result)
+    if "loaded" not in result.snapshot:
+        raise HandlerError(f"WORKER_HANDLER={settings.handler}: loading it {_ended_by(result.exit_status)}")
+
+
+def _judge_handler(settings: Settings, result: _Result) -> None:
+    if "failure" in result.snapshot:
+        raise HandlerError(result.snapshot["failure"]["message"])
+    if "loaded" not in result.snapshot and result.exit_status >= 0:
+        raise ended_by_handler(settings.handler, result.exit_status)
 
 
 class StartChecks:
@@ -128,15 +152,11 @@ class StartChecks:
         """Return whether the handler is checked. Raise HandlerError if it cannot be loaded."""
         settings = self._settings
         if self._handler is None:
-            target = "worker.process.handler_check:answer"
-            self._handler = _Check(settings, "handler-check", target, settings.handler, settings.handler_kwargs)
+            self._handler = _Check(settings, "handler-check", _HANDLER_CHECK, settings.handler, settings.handler_kwargs)
         result = self._handler.result()
         if result is None:
             return False
-        if "failure" in result.snapshot:
-            raise HandlerError(result.snapshot["failure"]["message"])
-        if "loaded" not in result.snapshot and result.exit_status >= 0:
-            raise ended_by_handler(settings.handler, result.exit_status)
+        _judge_handler(settings, result)
         return True
 
 

@@ -68,6 +68,7 @@ class Supervisor:
         self._slots = tuple(Slot(config, plan.target, plan.limits) for config in plan.configs)
         self._barrier = StartupBarrier(plan.partitions)
         self._stopping = Stopping(plan.drain_timeout)
+        self._signalled = False  # by a signal
         self._notice = DrainNotice()
         self._leaver = GroupLeaver()
         self._crashes = Crashes()
@@ -116,8 +117,9 @@ class Supervisor:
     def _take_signals(self, now: float) -> None:
         for number in self._signals.take():
             log.info("supervisor.signal", signal=number.name)
+            first, self._signalled = not self._signalled, True  # the replica may drain already, by itself
             # A terminal that closes sends several SIGHUPs, which never cancel tasks.
-            if self._stopping.phase is Phase.RUN or number is signal.SIGHUP:
+            if first or number is signal.SIGHUP:
                 self._stopping.drain(now)
             else:
                 self._stopping.cancel()

@@ -309,3 +309,17 @@ def test_a_rejected_one_needs_no_second_thought(world: World) -> None:
     world.request("kill", work=KILL)
     assert killed(world, 1) == 3
     assert [answer.attempt for answer in world.answers()] == [1, 3]
+
+
+@pytest.mark.parametrize("batch_size", [1, 10])
+@pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
+def test_a_refused_start_limit_makes_no_busy_loop(world: World, guarantee: str, batch_size: int) -> None:
+    """The commit is repeated every half second."""
+    world.broker.fail_commits("REBALANCE_IN_PROGRESS", 100_000)
+    for _ in range(5):
+        world.request()
+    process = world.process(guarantee=guarantee, batch_size=batch_size)
+    world.run(5)
+    before = process.counter("polls_total")
+    world.run(20)
+    assert (process.counter("polls_total") - before) / 20 < 100

@@ -55,8 +55,7 @@ class OrderingGroup(Generic[T]):
     def requeue(self, task: T, ready_at: float) -> None:
         """Take back a dispatched task. It does not start again before ``ready_at``."""
         self.in_flight -= 1
-        if ready_at:
-            self.ready_at = ready_at
+        self.ready_at = max(self.ready_at, ready_at)  # several tasks of a batch may have failed
         self._returned.append(task)
         self.unblock()
 
@@ -75,7 +74,7 @@ class OrderingGroup(Generic[T]):
         for row in rows:
             for at, task in enumerate(row):
                 if task.offset == offset:
-                    if offset == min(map(_OFFSET, row)):
+                    if offset == min(map(_OFFSET, (*self.queue, *self._returned))):
                         self.ready_at = 0.0
                     del row[at]
                     return task

@@ -167,7 +167,10 @@ class OwnedPartition:
                 for task in tasks:
                     self.starts.started(task.record.offset)
             else:
-                self.starts.started(tasks[-1].record.offset)
+                highest = tasks[-1].record.offset
+                if self._out_of_order:  # tasks that waited for their keys come key by key
+                    highest = max([task.record.offset for task in tasks])
+                self.starts.started(highest)
         return tasks
 
     def head(self, now: float) -> int | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from worker.process.shared import Shared
 
 OVERDUE_SECONDS = 1.0  # a start that waits longer for its commit goes ahead, because the broker must be unavailable
+QUIET_SECONDS = 1.0  # at most, without a new commit, for a caller that waits for the current one
 
 log = structlog.get_logger("committer")
 
@@ -70,6 +71,7 @@ class Committer:
         self._waiting_since: float | None = None  # when a start was requested that no commit has recorded yet
         self._refused = False  # the group did not accept the last commit, but the broker is there
         self._under_way: dict[Partition, Commit] = {}
+        self._quiet_until = 0.0
 
     # -- what to commit
 
@@ -135,6 +137,11 @@ class Committer:
         """Return whether a commit is under way."""
         return self._policy.in_flight
 
+    def quiesce(self) -> bool:
+        """Return whether no commit is under way. If one is, send no other for a moment, for a caller that waits."""
+        self._quiet_until = self._clock() + QUIET_SECONDS if self.in_flight else 0.0
+        return not self.in_flight
+
     # -- commits
 
     def tick(self, now: float, *, responder_is_busy: bool) -> None:
@@ -143,7 +150,7 @@ class Committer:
             self._give_up_waiting(now)
         starts_wait = self._assignment.waits_for_commit
         self._waiting_since = (self._waiting_since or now) if starts_wait and not self._refused else None
-        if responder_is_busy:
+        if responder_is_busy or now < self._quiet_until:
             return
         changed = any(owned.changed for owned in self._assignment)
         holding = any(owned.lease.leaving for owned in self._assignment)
@@ -182,8 +189,10 @@ class Committer:
 
     def _of_changed(self) -> Iterator[Commit]:
         for owned in self._assignment:
-            if owned.has_position and (owned.changed or owned.starts.outstanding):
-                yield self.prepare(owned, clean=(self.leaving or owned.lease.leaving) and owned.at_rest)
+            last = (self.leaving or owned.lease.leaving) and owned.at_rest
+            changed = owned.changed or owned.starts.outstanding or (last and not self.is_clean(owned))
+            if owned.has_position and changed:
+                yield self.prepare(owned, clean=last)
 
     def _unclean(self) -> Iterator[OwnedPartition]:
         """Yield the idle partitions whose next owner would still suspect a task."""

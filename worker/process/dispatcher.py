@@ -145,7 +145,10 @@ class Dispatcher:
         due = self._assignment.next_ready()
         if due <= self._dispatched_at:
             due = math.inf
-        return due if self._gathering_since is None else min(due, self._gathering_since + self._config.batch_wait)
+        if self._gathering_since is None:
+            return due
+        gathered = self._gathering_since + self._config.batch_wait
+        return due if gathered <= self._dispatched_at else min(due, gathered)
 
     # -- taking back
 

@@ -70,6 +70,8 @@ class Holder:
         self._policy = RetryPolicy(config.max_attempts, config.retry_first, config.retry_greatest)
         self._claims: list[DetachedClaim] = []
         self._running: dict[DetachedClaim, Task] = {}
+        self._undone: list[tuple[DetachedClaim, OwnedPartition]] = []  # detachments that the last commit may contain
+        self._idle_since = math.inf  # when the group was seen without any member that has partitions
         self._check_at = 0.0
         self._checking: set[DetachedClaim] = set()  # running tasks about which the coordinator was asked
         self._numbers = 0
@@ -165,10 +167,10 @@ class Holder:
             return
         self._metrics.set("detached_tasks", len(self._claims))
         self._go_on(now)
+        self._check_undone()
         self._check_claims(now)
         if self._away:
-            idle = not (self._claims or self._long_task())
-            if not leaving and (idle or self._nobody_works(now)):
+            if not leaving and (self._is_free() or self._nobody_works(now)):
                 self._away, self._revoked_at = False, -math.inf
                 self._consumer.take_part()
                 log.info("process.took_part")
@@ -178,15 +180,28 @@ class Holder:
     def _give_way(self, now: float) -> None:
         if self._consumer.give_way(self._config.state_topic):
             self._away, self._gave_way_at = True, now
+            self._idle_since = math.inf
             self._metrics.add("gave_way_total")
             log.info("process.gave_way", partitions=len(self._assignment))
+
+    def _is_free(self) -> bool:
+        """Return whether another task may start here: with an extra slot, also beside a detached one."""
+        running = self._executor.running
+        return running is None or not (running.task in self._running.values() or self._long_task())
 
     def _nobody_works(self, now: float) -> bool:
         """Return whether all members have given way and it is this one's turn to take the partitions back."""
         if now - self._gave_way_at < SETTLED_SECONDS:
             return False
         view = self._fresh_view(now)
-        return view is not None and view.is_idle and self._token == min(view.tokens)
+        if view is None:
+            return False
+        if not (view.is_idle and view.counts(self._token)):
+            self._idle_since = math.inf
+            return False
+        self._idle_since = min(self._idle_since, now)
+        turn = sorted(view.tokens).index(self._token)  # those before it may be draining
+        return now - self._idle_since >= turn * SETTLED_SECONDS
 
     def _long_task(self) -> Task | None:
         running = self._executor.running
@@ -235,6 +250,7 @@ class Holder:
         owned.reattach(task)
         task.claim = claim.lease
         self._claims.remove(claim)
+        self._undone.append((claim, owned))
         self._long_tasks.attached(claim.origin)
         return True
 
@@ -313,6 +329,23 @@ class Holder:
             for claim in self._running:
                 if not claim.lease.valid and claim not in self._checking:
                     self._check(claim)
+
+    def _check_undone(self) -> None:
+        """Commit a mark for a detachment that was undone, if the last commit of the ended lease may still name us."""
+        for claim, owned in self._undone[:]:
+            recorded = owned.committing or claim.offset in owned.committed_detached
+            if recorded and owned.lease.valid:
+                continue
+            self._undone.remove((claim, owned))
+            if not recorded:
+                continue
+            self._claims.append(claim)
+            if self._guarantee.starts_once or (not self._guarantee.transactional and owned.is_settled(claim.offset)):
+                claim.delivered = True  # _check_claims commits the mark
+            else:
+                claim.leave()
+                attempts = owned.starts.attempts.get(claim.offset, 0)
+                self._mark(claim, Position(*released_mark(claim, attempts, time.time())))
 
     def _supersede(self, claim: DetachedClaim) -> None:
         """Forget a task that another process has taken over. Its result is dropped, and the dispatcher cancels it."""

@@ -132,6 +132,7 @@ class Rebalance:
             owned.committed = position = positions[owned.partition]
             if position is not None:
                 owned.floor = position.offset
+                owned.room.recorded(len(position.metadata))
                 owned.changed = left[owned.partition].unanswered_from is not None  # report lost requests only once
             self._long_tasks.assigned(owned, left[owned.partition].completed)
             owned.charge_crash()

@@ -127,7 +127,7 @@ class Watcher:
         self._reading = False
         if seen.members is not None:
             view = view_of(seen.members, self._config.request_topics)
-            if view.counts(self._token):
+            if view.counts(self._token if self._config.state_topic else ""):  # see main._consumer_properties
                 self._absences.look(view.tokens, holders, now)
         for one, mark in zip(watched, seen.marks, strict=True):
             if one.owned.lease.leaving or one.owned.detached.get(one.offset) != one.task:
@@ -163,7 +163,7 @@ class Watcher:
                 one.owned.forget_detached(one.offset)
                 log.error("task.record_deleted", **one.origin._asdict())
             return
-        if self._committer.in_flight or not self._responder.quiesce():
+        if not (self._committer.quiesce() and self._responder.quiesce()):
             self._read_at = now + AGAIN_SECONDS  # the start is recorded by a commit that begins after this
             return
         released = mark.kind is MarkKind.RELEASED

@@ -142,7 +142,7 @@ class FakeConsumer:
 
     def _something_to_do(self) -> bool:
         in_group = self._group.has(self)
-        rebalance = in_group and bool(self._to_revoke() or self._group.to_assign(self))
+        rebalance = in_group and not self._revoking and bool(self._to_revoke() or self._group.to_assign(self))
         return bool(self._answers) or (not self._broker.away and (rebalance or not in_group)) or bool(self._fetch(1))
 
     def _to_revoke(self) -> list[Partition]:

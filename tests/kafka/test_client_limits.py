@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 import worker
 from tests.kafka.support.clients import WAIT_LIMIT, answer
+from tests.kafka.support.waiting import until
 from worker.client import ClientClosedError, TooManyInFlightError
 from worker.client import client as client_module
 
@@ -35,6 +37,24 @@ def test_no_more_than_allowed_are_in_flight(quiet: Site) -> None:
             assert concurrent.futures.wait([waiting], 0.3).not_done
             answer(quiet, first.id)
             assert waiting.result(WAIT_LIMIT).id
+
+
+def test_callbacks_submit_the_next_stage(running: Site) -> None:
+    """A loader is faster than the worker, and each answer leads to a second request."""
+    with worker.Client(running.environment, max_in_flight=20) as client:
+        second: list[object] = []
+
+        def follow(_done: object) -> None:
+            time.sleep(0.005)  # as if it stored the result
+            second.append(client.submit("second"))
+
+        def load() -> None:
+            for number in range(300):
+                client.submit(f"first {number}").add_done_callback(follow)
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(load).result(WAIT_LIMIT)
+            until(lambda: len(second) == 300, lambda: f"{len(second)} of 300")
 
 
 def test_closing_fails_what_is_not_answered(quiet: Site) -> None:

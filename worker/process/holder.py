@@ -1,7 +1,7 @@
 """Detaches running tasks, answers them after their partitions have moved, and gives way to others. Poll thread only.
 
 The rules are in ``worker.core.detached``. A process gives way while it runs a long task and other requests wait behind
-it: the group then gives its partitions to other members. It takes partitions again when its detached tasks have ended.
+it: the group then gives its partitions to other members. It takes partitions again when another task may start in it.
 """
 
 from __future__ import annotations

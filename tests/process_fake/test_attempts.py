@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process_fake.stand_ins import Work, failing
-from tests.process_fake.world import GROUP, REQUESTS, World
+from tests.process_fake.world import REQUESTS, World
 from worker.codec import DEAD_LETTERED, OK
 from worker.errors import ExitCode
 from worker.process.crash_reports import CrashReport
@@ -15,12 +15,6 @@ from worker.process.status_block import Command
 
 if TYPE_CHECKING:
     from tests.process_fake.world import Process
-
-
-def crash(world: World, process: Process) -> None:
-    """The process dies, and the group notices at once."""
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
 
 
 def test_a_task_that_only_waits_is_not_blamed_for_a_crash(world: World) -> None:
@@ -32,7 +26,7 @@ def test_a_task_that_only_waits_is_not_blamed_for_a_crash(world: World) -> None:
     world.request("deadly", 1, work=[Work(seconds=1e9), Work(1.0)])
     world.until(lambda: (1, 0, 1) in process.starts, seconds=5)
     world.run(1)
-    crash(world, process)
+    world.crash(process)
     successor = world.process()
     world.until(lambda: world.committed(0) == 1)
     assert (0, 0, 3) in successor.starts, "the last attempt was made"
@@ -46,7 +40,7 @@ def test_a_task_that_starts_again_is_blamed_for_a_crash(world: World) -> None:
     world.until(lambda: (0, 0, 2) in process.starts)
     world.run(1)
     assert world.noted().waiting == frozenset()
-    crash(world, process)
+    world.crash(process)
     successor = world.process()
     world.until(lambda: world.committed(0) == 1)
     assert successor.starts == [(0, 0, 3)]
@@ -80,7 +74,7 @@ def test_after_a_crash_among_short_tasks_each_start_is_counted_once(world: World
         world.until(lambda: (0, 40, attempt) in process.starts)  # noqa: B023 - used at once
         attempts |= {(offset, n) for _, offset, n in process.starts}
         reports = [CrashReport(process.token, REQUESTS, 0, 40, attempt)]
-        crash(world, process)
+        world.crash(process)
     process = world.process()
     process.status.report_crashes(reports)
     world.until(lambda: world.committed() == 50)
@@ -96,7 +90,7 @@ def test_a_dead_letter_of_a_crash_names_the_error_before_it(world: World) -> Non
     process = world.process(retry_first=6.0)
     world.until(lambda: (0, 0, 3) in process.starts)
     world.run(1)
-    crash(world, process)
+    world.crash(process)
     world.process()
     world.until(lambda: world.committed(0) == 1)
     (answer,) = world.answers()
@@ -110,7 +104,7 @@ def dead_process(world: World) -> Process:
     process = world.process()
     world.until(lambda: process.starts)
     world.run(1)
-    crash(world, process)
+    world.crash(process)
     return process
 
 
@@ -140,7 +134,7 @@ def test_a_crash_is_charged_though_the_next_owner_dies_before_it_commits_that(wo
     dead_process(world)
     successor = world.process(started=False)
     world.until(lambda: 0 in successor.owned)
-    crash(world, successor)
+    world.crash(successor)
     assert first_start(world, CrashReport(successor.token, REQUESTS, 1, 5, 1)) == (0, 0, 2)
 
 
@@ -156,14 +150,14 @@ def test_every_start_below_the_task_of_a_known_crash_is_counted(world: World, or
     process = world.process(ordering=ordering)
     world.until(lambda: (0, 22, 1) in process.starts)
     world.run(2)
-    crash(world, process)
+    world.crash(process)
     reports = [CrashReport(process.token, REQUESTS, 0, 22, 1)]
     for attempt in (2, 3):
         process = world.process(ordering=ordering)
         process.status.report_crashes(reports)
         world.until(lambda: (0, 0, attempt) in process.starts)  # noqa: B023 - used at once
         reports.append(CrashReport(process.token, REQUESTS, 0, 0, attempt))
-        crash(world, process)
+        world.crash(process)
     world.process(ordering=ordering).status.report_crashes(reports)
     world.until(lambda: world.committed() == 23)
     found = {answer.origin.offset: (answer.outcome, answer.attempt) for answer in world.answers()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.process_fake.stand_ins import Work, failing
-from tests.process_fake.world import GROUP, STATES, World
+from tests.process_fake.world import STATES, World
 from worker.codec import CANCELLED, OK
 from worker.errors import ExitCode
 from worker.process.status_block import Command
@@ -136,8 +136,7 @@ def test_a_cancelled_task_whose_process_dies_is_not_started_again(world: World, 
     world.run(5)
     world.cancel(0)
     world.run(1)
-    first.kill()
-    world.broker.group(GROUP).leave(first.consumer)
+    world.crash(first)
     second = start(world, guarantee=guarantee)
     world.until(lambda: outcomes(world) == {0: CANCELLED})
     assert second.starts == []
@@ -146,8 +145,7 @@ def test_a_cancelled_task_whose_process_dies_is_not_started_again(world: World, 
 
 def lose(world: World, process: Process) -> None:
     """The process dies, and the group gives its partitions away. From now on commits are fast."""
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
+    world.crash(process)
     world.broker.commit_delay = 0.001
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,15 +14,7 @@ from worker.core.model import Verdict
 from worker.core.task_state import CANCELLING, Origin, TaskState
 from worker.state.records import encode_state, state_key
 
-if TYPE_CHECKING:
-    from tests.process_fake.world import Process
-
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-
-
-def crash(world: World, process: Process) -> None:
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
 
 
 @GUARANTEES
@@ -42,7 +34,7 @@ def test_a_cancelled_task_that_is_then_detached_is_not_started_again(world: Worl
     world.run(10)
     assert 0 in owner.owned
     assert holder.counter("detached_total") == 1
-    crash(world, holder)
+    world.crash(holder)
     world.until(lambda: world.committed() == 1)
     assert {answer.outcome for answer in world.answers()} == {CANCELLED}
     assert owner.starts == []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.test_cancel import ORDERINGS, outcomes
-from tests.process_fake.world import GROUP, STATES, World
+from tests.process_fake.world import STATES, World
 from worker.codec import CANCELLED, OK
 from worker.core.owned_partition import OwnedPartition
 from worker.process.status_block import Command
@@ -26,8 +26,7 @@ def start(world: World, **options: Any) -> Process:
 
 def lose(world: World, process: Process) -> None:
     """The process dies, and the group gives its partitions away."""
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
+    world.crash(process)
 
 
 def started(*processes: Process) -> list[int]:

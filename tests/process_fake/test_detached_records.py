@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.process_fake.stand_ins import Work
-from tests.process_fake.world import GROUP, STATES, World
+from tests.process_fake.world import STATES, World
 from worker.codec import CANCELLED, DEAD_LETTERED, OK
 from worker.core.model import Verdict
 from worker.core.task_state import DETACHED
@@ -58,8 +58,7 @@ def test_a_heartbeat_follows_the_other(world: World, guarantee: str) -> None:
 def test_a_checkpoint_of_a_detached_task_is_where_the_next_attempt_begins(world: World, guarantee: str) -> None:
     holder, owner = detached(world, guarantee, Work(500.0, reports=((1.0, b"one"), (100.0, b"two"))))
     world.run(120)
-    holder.kill()
-    world.broker.group(GROUP).leave(holder.consumer)
+    world.crash(holder)
     world.until(lambda: len(owner.starts) == 1)
     assert owner.service.resumes == [b"two"]
 
@@ -71,8 +70,7 @@ def test_the_death_of_a_holder_counts_only_without_a_checkpoint(
 ) -> None:
     """As anywhere: the next start, which resumes from it, is the same attempt."""
     holder, owner = detached(world, guarantee, Work(500.0, reports=reports), max_attempts=1)
-    holder.kill()
-    world.broker.group(GROUP).leave(holder.consumer)
+    world.crash(holder)
     world.until(world.answers)
     assert [(answer.outcome, answer.attempt) for answer in world.answers()] == [(outcome, 1)]
     assert owner.service.resumes == ([b"one"] if reports else [])
@@ -118,8 +116,7 @@ def test_a_cancelled_detached_task_whose_holder_dies_before_its_mark(
     world.cancel(0)
     world.until(lambda: [answer.outcome for answer in world.answers()] == [CANCELLED], seconds=30)
     world.run(2)
-    holder.kill()
-    world.broker.group(GROUP).leave(holder.consumer)
+    world.crash(holder)
     world.until(lambda: world.committed() == 1)
     assert {answer.outcome for answer in world.answers()} == {CANCELLED}
     assert owner.starts == []

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.process_fake.stand_ins import Work
-from tests.process_fake.world import STATES, World
+from tests.process_fake.test_detached_records import detached
 from worker.process.status_block import Command
+
+if TYPE_CHECKING:
+    from tests.process_fake.world import World
 
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 
@@ -18,14 +21,7 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-onc
 def test_a_drain_that_gives_up_a_detached_task_uses_up_no_attempt(
     world: World, guarantee: str, obeys: float | None
 ) -> None:
-    options: dict[str, Any] = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee, "hold": 1_000.0}
-    world.request("long", work=Work(5_000.0, obeys=obeys))
-    holder = world.process(**options)
-    world.run(5)
-    owner = world.process(**options)
-    world.move(0, owner)
-    world.run(10)
-    assert 0 in owner.owned
+    holder, owner = detached(world, guarantee, Work(5_000.0, obeys=obeys), hold=1_000.0)
     assert holder.counter("detached_total") == 1
     holder.order(Command.CANCEL)
     world.until(lambda: holder.exit_code is not None, seconds=60)

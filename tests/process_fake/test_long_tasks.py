@@ -27,12 +27,6 @@ def start(world: World, **options: object) -> Process:
     return world.process(**options)  # type: ignore[arg-type]
 
 
-def crash(world: World, process: Process) -> None:
-    """The process dies, and the group notices at once."""
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
-
-
 def known(world: World) -> TaskState:
     """The record of the first request, which is there."""
     state = world.state(0)
@@ -112,7 +106,7 @@ def test_a_successor_goes_on_from_the_last_checkpoint(world: World, guarantee: s
     world.request("long", work=Work(50.0, reports=((1.0, b"one"), (2.0, b"two"))))
     first = start(world, guarantee=guarantee)
     world.run(5)
-    crash(world, first)
+    world.crash(first)
     second = start(world, guarantee=guarantee)
     world.until(lambda: second.starts)
     assert resumes(second) == [b"two"]
@@ -150,7 +144,7 @@ def test_a_task_that_is_taken_over_goes_on_from_its_checkpoint(world: World) -> 
     world.move(0, second)
     world.run(60)
     assert (len(first.starts), second.starts, first.exit_code) == (1, [], None)
-    crash(world, first)
+    world.crash(first)
     world.until(lambda: len(second.starts) == 1)
     assert resumes(second) == [b"one"]
 
@@ -180,12 +174,12 @@ def test_an_attempt_that_made_a_checkpoint_is_not_used_up_by_a_crash(world: Worl
         world.until(lambda process=process: process.starts)  # type: ignore[misc]
         assert process.starts == [(0, 0, 1)]
         world.run(3)
-        crash(world, process)
+        world.crash(process)
     world.script["long"] = Work(50.0)
     process = start(world)
     world.until(lambda: process.starts)
     world.run(3)
-    crash(world, process)
+    world.crash(process)
     last = start(world)
     world.until(lambda: last.starts)
     assert last.starts == [(0, 0, 2)]
@@ -199,7 +193,7 @@ def test_the_same_checkpoint_again_is_no_step_forward(world: World) -> None:
         world.until(lambda process=process: process.starts)  # type: ignore[misc]
         assert process.starts == [(0, 0, attempt)]
         world.run(3)
-        crash(world, process)
+        world.crash(process)
 
 
 def test_a_stale_checkpoint_is_refused(world: World) -> None:
@@ -208,7 +202,7 @@ def test_a_stale_checkpoint_is_refused(world: World) -> None:
     first = start(world)
     world.run(3)
     before = known(world)
-    crash(world, first)
+    world.crash(first)
     world.script["long"] = Work(50.0, reports=((1.0, b"new"),))
     second = start(world)
     world.until(lambda: second.starts)
@@ -220,7 +214,7 @@ def test_a_stale_checkpoint_is_refused(world: World) -> None:
     state = known(world)
     assert (state.checkpoint, state.worker) == (b"new", second.consumer.name)
     assert records[-1].value == encode_state(state), "compaction would keep the stale one"
-    crash(world, second)
+    world.crash(second)
     third = start(world)
     world.until(lambda: third.starts)
     assert resumes(third) == [b"new"]
@@ -270,7 +264,7 @@ def test_a_partition_waits_for_its_states(world: World) -> None:
     world.request("long", work=Work(50.0, reports=((1.0, b"one"),)))
     first = start(world)
     world.run(3)
-    crash(world, first)
+    world.crash(first)
     second = start(world)
     assert second.states is not None
     second.states.away = True

@@ -25,8 +25,7 @@ def a_process(world: World, **options: Any) -> Process:
 
 
 def kill(world: World, process: Process) -> None:
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
+    world.crash(process)
 
 
 def offsets(process: Process) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.process_fake.stand_ins import Work, failing
-from tests.process_fake.world import ACKS, DEAD, GROUP, World
+from tests.process_fake.world import ACKS, DEAD, World
 from worker.codec import DEAD_LETTERED, decode_response
 from worker.core.model import FollowUp, Verdict
 from worker.errors import ExitCode
@@ -63,8 +63,7 @@ def test_what_was_done_out_of_order_is_not_done_again(world: World, ordering: st
     process = world.process(ordering=ordering)
     world.until(lambda: len(world.answers()) == 50)
     world.run(5)
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
+    world.crash(process)
     successor = world.process(ordering=ordering)
     world.until(lambda: world.committed() == 51)
     assert [offset for _, offset, _ in successor.starts] == [0]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.process_fake.stand_ins import Work
-from tests.process_fake.world import GROUP, REQUESTS, STATES, World
+from tests.process_fake.world import REQUESTS, STATES, World
 from worker.codec import DEAD_LETTERED
 from worker.process.crash_reports import CrashReport
 from worker.process.status_block import Command
 
-if TYPE_CHECKING:
-    from tests.process_fake.world import Process
-
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-
-
-def crash(world: World, process: Process) -> None:
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
 
 
 @pytest.mark.parametrize("reported", [False, True])
@@ -38,7 +30,7 @@ def test_a_task_that_dies_at_once_where_it_resumes_becomes_a_dead_letter(world: 
         seen += [attempt for _, _, attempt in process.starts]
         world.run(3 if number == 0 else 0.001)
         reports = [CrashReport(process.token, REQUESTS, 0, 0, process.starts[-1][2])]
-        crash(world, process)
+        world.crash(process)
     assert seen == [1, 1, 2, 3]
     assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED]
 
@@ -60,7 +52,7 @@ def test_a_task_that_dies_at_once_after_a_drain_is_counted(world: World, guarant
             break
         seen += [attempt for _, _, attempt in process.starts]
         world.run(0.001)
-        crash(world, process)
+        world.crash(process)
     assert seen == [1, 2, 3]
 
 

@@ -147,8 +147,7 @@ def test_when_all_is_answered_nothing_is_suspected(world: World) -> None:
     world.request()
     process = world.process()
     world.until(lambda: world.committed() == 1)
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
+    world.crash(process)
     world.request()
     successor = world.process()
     world.until(lambda: world.committed() == 2)
@@ -192,8 +191,7 @@ def killed(world: World, offset: int, *, after: float = 1.0, **options: Any) -> 
         if not _is_fatal(process, after):
             return deaths
         deaths += 1
-        process.kill()
-        world.broker.group(GROUP).leave(process.consumer)
+        world.crash(process)
 
 
 def _is_fatal(process: Process, after: float) -> bool:
@@ -249,8 +247,7 @@ def test_what_kills_idle_processes_before_a_commit_gets_one_start_more_at_most(b
         for process in [one for one in processes if _is_fatal(one, 0.0)]:
             deaths += 1
             processes.remove(process)
-            process.kill()
-            world.broker.group(GROUP).leave(process.consumer)
+            world.crash(process)
     assert deaths == 4
     assert [one.origin.offset for one in world.answers() if one.outcome != OK] == [fatal]
 

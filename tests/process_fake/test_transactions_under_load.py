@@ -43,8 +43,7 @@ def test_a_transaction_commits_no_offset_without_its_answer() -> None:
     world.until(lambda: process.counter("transactions_aborted_total", REFUSED) >= 1)
     answered = len(world.answers())
     world.until(lambda: len(world.answers()) > answered)
-    process.kill()
-    world.broker.group(GROUP).leave(process.consumer)
+    world.crash(process)
     assert set(range(world.committed() or 0)) <= {offset for _, offset in world.answered()}
     world.process(guarantee="exactly-once")
     world.until(lambda: len(world.answers()) == 601, 300)
@@ -85,8 +84,7 @@ def test_a_task_is_taken_over_while_other_tasks_keep_the_process_busy(world: Wor
         world.request("short", 1 + number % 3, work=Work(0.003))
     world.run(2)
     calls = count_calls(owner)
-    holder.kill()
-    world.broker.group(GROUP).leave(holder.consumer)
+    world.crash(holder)
     world.until(lambda: (0, 0, 2) in owner.starts, 15.0)
     assert len(world.answers()) < 9_000
     assert len(calls) < 30

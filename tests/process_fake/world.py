@@ -225,6 +225,11 @@ class World:
         """Let time pass until the condition holds."""
         assert self.clock.wait(seconds, until=lambda: bool(condition())), "it did not come to that in time"
 
+    def crash(self, process: Process) -> None:
+        """Kill it, and let the group notice at once."""
+        process.kill()
+        self.broker.group(GROUP).leave(process.consumer)
+
     def leave(self, *processes: Process) -> list[ExitCode | None]:
         """Drain these and return their exit codes."""
         for process in processes:

@@ -15,60 +15,47 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def doctor(folder: Path, handler: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a folder with the module of the handler. There is no broker."""
+    environment = {
+        **os.environ,
+        "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",
+        "KAFKA_REQUEST_TOPIC": "requests",
+        "KAFKA_ACK_TOPIC": "answers",
+        "KAFKA_CONSUMER_GROUP_ID": "workers",
+        "KAFKA_CONNECT_TIMEOUT": "1s",
+        "WORKER_HANDLER": handler,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "worker", "doctor"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
 def test_doctor_ends_although_the_handler_has_started_a_thread(tmp_path: Path) -> None:
     (tmp_path / "threaded.py").write_text(
         "import threading, time\n"
         "threading.Thread(target=time.sleep, args=(60,)).start()\n"
         "def handle(request, context): pass\n"
     )
-    environment = {
-        **os.environ,
-        "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",
-        "KAFKA_REQUEST_TOPIC": "requests",
-        "KAFKA_ACK_TOPIC": "answers",
-        "KAFKA_CONSUMER_GROUP_ID": "workers",
-        "KAFKA_CONNECT_TIMEOUT": "1s",
-        "WORKER_HANDLER": "threaded:handle",
-    }
     started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "worker", "doctor"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = doctor(tmp_path, "threaded:handle")
     assert done.returncode == 4
     assert time.monotonic() - started < 30
 
 
 def test_doctor_says_that_the_import_of_the_handler_ends_the_process(tmp_path: Path) -> None:
     (tmp_path / "ending.py").write_text("import os\nos._exit(0)\n")
-    environment = {
-        **os.environ,
-        "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",
-        "KAFKA_REQUEST_TOPIC": "requests",
-        "KAFKA_ACK_TOPIC": "answers",
-        "KAFKA_CONSUMER_GROUP_ID": "workers",
-        "KAFKA_CONNECT_TIMEOUT": "1s",
-        "WORKER_HANDLER": "ending:handle",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "worker", "doctor"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = doctor(tmp_path, "ending:handle")
     assert done.returncode == 3, (done.stdout, done.stderr)
 
 
 def test_doctor_checks_the_offset_store() -> None:
-
     settings = load(
         WORKER_OFFSET_STORE="nowhere:store",
         WORKER_HANDLER="examples.hello:greet",

@@ -41,9 +41,9 @@ def _try(make: Callable[[dict[str, Any]], object], properties: dict[str, Any]) -
     # Without an address there is no connection.
     offline = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
     try:
-        make(quiet(offline, lambda _: None))
-    except ck.KafkaException as error:
-        yield objection(error, properties)
+        made(make, quiet(offline, lambda _: None))
+    except SettingsError as error:
+        yield str(error)
 
 
 def made(kind: Callable[[dict[str, Any]], C], properties: Mapping[str, Any]) -> C:

@@ -285,15 +285,18 @@ class Holder:
         """Release the running tasks, because this process ends before they do. That uses up no attempt."""
         for claim, task in self._running.items():
             if claim.valid and not claim.leaving:
-                claim.leave()
-                attempts = attempts_after(task.attempt, End.STOPPED)
-                self._mark(claim, Position(*released_mark(claim, attempts, time.time())))
+                self._release_at_once(claim, attempts_after(task.attempt, End.STOPPED))
 
     def gives_up(self, now: float) -> bool:
         """Return whether ``give_up`` is not finished yet."""
         self._calls.serve(now)
         self._go_on(now)
         return any(claim in self._claims for claim in self._running)
+
+    def _release_at_once(self, claim: DetachedClaim, attempts: int) -> None:
+        """Commit the mark without waiting for a checkpoint. The next attempt may start at once."""
+        claim.leave()
+        self._mark(claim, Position(*released_mark(claim, attempts, time.time())))
 
     def _mark_released(self, claim: DetachedClaim, mark: Position, limit: Deadline) -> None:
         """Commit the mark once the topic has the last checkpoint, from which the owner's attempt resumes."""
@@ -343,9 +346,7 @@ class Holder:
             if self._guarantee.starts_once or (not self._guarantee.transactional and owned.is_settled(claim.offset)):
                 claim.delivered = True  # _check_claims commits the mark
             else:
-                claim.leave()
-                attempts = owned.starts.attempts.get(claim.offset, 0)
-                self._mark(claim, Position(*released_mark(claim, attempts, time.time())))
+                self._release_at_once(claim, owned.starts.attempts.get(claim.offset, 0))
 
     def _supersede(self, claim: DetachedClaim) -> None:
         """Forget a task that another process has taken over. Its result is dropped, and the dispatcher cancels it."""

@@ -14,6 +14,7 @@ import structlog
 from worker.core.detached import DetachedClaim, mark_group, settled_mark
 from worker.core.model import ages
 from worker.kafka.ports import FENCED_CODES, Handshake, Position, Transaction
+from worker.process.committer import QUIET_SECONDS
 from worker.process.follow_ups import REFUSED_CODES
 from worker.process.responder import held
 from worker.process.responses import Response, ResponseBuilder
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 MAX_RESPONSES = 4_096  # in one transaction
 MAX_BYTES = 8 * 1024 * 1024
-QUIET_SECONDS = 1.0  # at most, without a new transaction, for a caller that waits for the current one
 RETRY_SECONDS = (0.05, 1.0)  # the first and the longest delay before an aborted transaction is tried again
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 

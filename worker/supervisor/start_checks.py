@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 TICK = 1.0
 HANDLER_AFTER = 2.0  # seconds of waiting for Kafka after which the handler is checked meanwhile
 MARGIN = 30.0  # seconds beyond the limit of preflight after which the child processes are killed
-_HANDLER_CHECK = "worker.process.handler_check:answer"
 REAP_PAUSE = 0.01  # between two looks at a killed process, in seconds
 
 _ERRORS: dict[int, type[WorkerError]] = {error.exit_code: error for error in (SettingsError, HandlerError, BrokerError)}
@@ -64,11 +63,11 @@ class _Check:
 
 
 def check_handler(settings: Settings) -> None:
-    """Load the handler in a child process, as ``worker doctor`` does. Raise HandlerError if that is not possible.
+    """Load the handler in a child process, for ``worker doctor``. Raise HandlerError if that is not possible.
 
     The import may end the process, or leave a thread that keeps it from ending.
     """
-    check = _Check(settings, "handler-check", _HANDLER_CHECK, settings.handler, settings.handler_kwargs)
+    check = _start_handler_check(settings)
     try:
         while (result := check.result()) is None:
             time.sleep(REAP_PAUSE)
@@ -77,6 +76,11 @@ def check_handler(settings: Settings) -> None:
     _judge_handler(settings, result)
     if "loaded" not in result.snapshot:
         raise HandlerError(f"WORKER_HANDLER={settings.handler}: loading it {_ended_by(result.exit_status)}")
+
+
+def _start_handler_check(settings: Settings) -> _Check:
+    target = "worker.process.handler_check:answer"
+    return _Check(settings, "handler-check", target, settings.handler, settings.handler_kwargs)
 
 
 def _judge_handler(settings: Settings, result: _Result) -> None:
@@ -152,7 +156,7 @@ class StartChecks:
         """Return whether the handler is checked. Raise HandlerError if it cannot be loaded."""
         settings = self._settings
         if self._handler is None:
-            self._handler = _Check(settings, "handler-check", _HANDLER_CHECK, settings.handler, settings.handler_kwargs)
+            self._handler = _start_handler_check(settings)
         result = self._handler.result()
         if result is None:
             return False

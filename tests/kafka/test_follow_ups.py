@@ -12,6 +12,7 @@ import pytest
 
 from tests.kafka.support.topics import Reader, task
 from tests.kafka.support.waiting import until
+from tests.kafka_broker import create_topics, delete_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,3 +66,38 @@ def test_a_topic_that_cannot_be_written_makes_a_dead_letter(site: Callable[..., 
         one.finish(seconds=90.0)
         error = one.answer_to(one.sent[0]).response.error
         assert (error.type, one.answer_to(one.sent[1]).outcome) == ("FollowUpRefused", "OK"), error.message
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_response_topic_that_is_missing_for_a_while_makes_no_dead_letter(
+    site: Callable[..., Site], guarantee: str
+) -> None:
+    """The topic of the follow-up is there, so only the answer waits."""
+    one = site(partitions=1, WORKER_GUARANTEE=guarantee, **STAGES)
+    replica = one.start()
+    replica.wait_ready()
+    one.submit([task(0, "c 0", partition=0)])  # now the client knows the topic
+    one.wait_answered()
+    one.answers.close()
+    delete_topic(one.bootstrap, one.ack)
+    one.submit([task(1, "b 1", partition=0)])
+    failed = "transaction.aborted" if guarantee == "exactly-once" else "delivery.failed"
+    until(lambda: replica.events(failed), one.tails, 90.0)
+    create_topics(one.bootstrap, [one.ack], one.answer_partitions)
+    one.answers = Reader(one.bootstrap, one.ack, one.answer_partitions)
+    until(lambda: len(one.answers.read()) >= 2, one.tails, 60.0)
+    assert sorted(record.response.result.decode() for record in one.answers.records) == ["b 1", "c 1"]
+    one.stop()
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_topic_of_follow_ups_that_is_deleted_makes_dead_letters(site: Callable[..., Site], guarantee: str) -> None:
+    one, deleted = site(partitions=1, WORKER_GUARANTEE=guarantee, **STAGES), f"deleted-{guarantee}"
+    create_topics(one.bootstrap, [deleted], 1)
+    one.start()
+    one.submit([task(0, f"to {deleted}", partition=0)])
+    one.wait_answered()
+    delete_topic(one.bootstrap, deleted)
+    one.submit([task(1, f"to {deleted}", partition=0)])
+    one.finish(seconds=90.0)
+    assert [one.answer_to(sent).outcome for sent in one.sent] == ["OK", "DEAD_LETTERED"]

@@ -10,7 +10,7 @@ import pytest
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import ACKS, DEAD, REQUESTS, World
 from worker.codec import DEAD_LETTERED, OK, decode_request
-from worker.core.model import FollowUp
+from worker.core.model import FollowUp, Verdict
 from worker.kafka.ports import KafkaFailure
 from worker.testing import Cluster
 from worker.testing.transactor import Twist
@@ -77,6 +77,24 @@ def test_a_topic_that_takes_no_requests_makes_a_dead_letter_and_holds_up_nothing
     world.until(lambda: world.committed() == 2 and not process.loop._responder.outstanding)
     assert payloads(world, NEXT) == ["y"]
     assert process.loop._responder.outstanding_bytes == 0
+
+
+@GUARANTEES
+@pytest.mark.parametrize("missing", [ACKS, DEAD])
+def test_a_topic_of_the_worker_that_is_missing_for_a_while_refuses_no_follow_up(
+    world: World, guarantee: str, missing: str
+) -> None:
+    """The answer or the dead letter waits until its topic has been recreated."""
+    topic = world.broker.topics.pop(missing)
+    verdict = Verdict.OK if missing == ACKS else Verdict.REJECTED
+    world.request("first", work=Work(0.01, verdict, sent=(FollowUp(NEXT, None, "second"),)))
+    process = world.process(guarantee=guarantee)
+    world.until(lambda: process.starts)
+    world.run(5)
+    world.broker.topics[missing] = topic
+    assert answers(world, 1)[0][0] == (OK if missing == ACKS else DEAD_LETTERED)
+    assert payloads(world, NEXT) == (["second"] if missing == ACKS else [])
+    assert len(world.dead_letters()) == (missing == DEAD)
 
 
 @GUARANTEES

@@ -8,9 +8,9 @@ import pytest
 
 from tests.process_fake.scene import scene
 from tests.process_fake.stand_ins import Work
-from tests.process_fake.world import GROUP, World
+from tests.process_fake.world import ACKS, GROUP, World
 from worker.process.status_block import Command
-from worker.stores.port import StoreUnavailableError
+from worker.stores.port import StoredAnswer, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Store:
         self.skipped: list[int] = []
         self.closed = 0
 
-    def positions(self, _partitions: object) -> dict[Any, int]:
+    def positions(self, partitions: object) -> dict[Any, int]:
         self._check()
         return {}
 
@@ -87,6 +87,45 @@ def test_a_store_that_is_away_when_it_is_to_skip_a_request_is_asked_again(world:
     store.down = False
     world.until(lambda: world.committed() == 1, seconds=5)
     assert store.skipped == [0]
+
+
+class Results(Store):
+    """A store that keeps the results of partition 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[int, StoredAnswer] = {}
+
+    def positions(self, partitions: Any) -> dict[Any, int]:
+        self._check()
+        return {one: max(self.rows) + 1 for one in partitions if one.number == 0 and self.rows}
+
+    def answers(self, *place: Any) -> Any:
+        self._check()
+        partition, start, stop = place
+        return iter([row for at, row in sorted(self.rows.items()) if start <= at < stop and not partition.number])
+
+
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_the_first_task_of_a_partition_waits_until_the_group_has_an_offset(world: World, batch_size: int) -> None:
+    """Otherwise the next process could not know that the answer to a stored result is missing."""
+    store = Results()
+    options: dict[str, Any] = {"store": store, "offset_store": "module:store", "batch_size": batch_size}
+    process = world.process(**options)
+    world.until(lambda: process.owned == [0, 1])
+    world.broker.fail_commits("COORDINATOR_NOT_AVAILABLE", 100_000)
+    world.broker.fail(ACKS, "_TIMED_OUT", 100_000)
+    world.request("first", work=Work(0.5))
+    world.run(60)
+    assert process.starts == []
+    world.broker.commit_faults.clear()
+    world.until(lambda: process.starts, seconds=10)
+    store.rows[0] = StoredAnswer(0, None, b"stored", 1, 1, 1, 2, 0.0)
+    world.run(5)
+    world.crash(process)
+    world.broker.topics[ACKS].faults.clear()
+    world.process(**options)
+    world.until(lambda: world.answered() == [(0, 0)])
 
 
 def test_a_coordinator_that_is_away_during_an_assignment_costs_nothing(world: World) -> None:

@@ -320,3 +320,24 @@ def test_a_refused_start_limit_makes_no_busy_loop(world: World, guarantee: str, 
     before = process.counter("polls_total")
     world.run(20)
     assert (process.counter("polls_total") - before) / 20 < 100
+
+
+@pytest.mark.parametrize("one_partition", [True, False])
+def test_a_batch_with_one_attempt_blames_no_request_that_has_not_started(*, one_partition: bool) -> None:
+    """With WORKER_MAX_ATTEMPTS=1 starts are counted exactly."""
+    world = World()
+    options: dict[str, Any] = {"batch_size": 2, "batch_per_partition": one_partition, "max_attempts": 1}
+    world.request("kill", 0, work=Work(1e9))
+    for _ in range(2):
+        world.request("next", 1)
+    process = world.process(**options)
+    world.until(lambda: process.starts)
+    world.run(2)
+    started = {start[:2] for start in process.starts}
+    world.crash(process)
+    world.script["kill"] = Work()
+    world.process(**options)
+    world.until(lambda: len(world.answers()) == 3, seconds=100)
+    for answer in world.answers():
+        place = answer.origin.partition, answer.origin.offset
+        assert (answer.outcome == OK) == (place not in started), (place, answer.error.type)

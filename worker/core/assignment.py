@@ -128,8 +128,9 @@ class Assignment:
             single = rule.alone or suspect
             if len(tasks) >= limit or (single and (tasks or not alone)):
                 return tasks, True
-            unlimited = rule.unlimited and not suspect
-            at_once = rule.at_once and owned.position >= owned.unseen_from
+            exact = suspect or owned.needs_commit
+            unlimited = rule.unlimited and not exact
+            at_once = rule.at_once and not owned.needs_commit and owned.position >= owned.unseen_from
             below = math.inf if unlimited or at_once else owned.starts.confirmed
             taken = owned.take(1 if single else min(share, limit - len(tasks)), now, below=below, unlimited=unlimited)
             if taken:
@@ -152,7 +153,8 @@ class Assignment:
         strict = rule.strict or first.has_suspect
         if strict or rule.alone:
             if not (in_flight or (strict and first.unconfirmed)):
-                first.request_starts(1, now)
+                count = 1 if rule.alone or first.has_suspect else rule.limit
+                first.request_starts(count, now, least=count)
             return
         ahead = max(rule.limit, rule.ahead)  # for long tasks: one that runs and one that waits
         share = rule.limit if rule.one_partition else max(1, ahead // len(ready))

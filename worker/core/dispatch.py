@@ -52,6 +52,7 @@ def rule_for_singles(
     return DispatchRule(chunk, ahead, unlimited=unlimited, at_once=idle and chunk > 1, further=further)
 
 
-def rule_for_batches(*, size: int, one_partition: bool, unlimited: bool) -> DispatchRule:
-    """Return the rule for a handler that takes ``size`` tasks at a time."""
-    return DispatchRule(size, 1, one_partition=one_partition, unlimited=unlimited)
+def rule_for_batches(*, size: int, one_partition: bool, unlimited: bool, strict: bool = False) -> DispatchRule:
+    """Return the rule for a handler that takes ``size`` tasks at a time. If ``strict``, no start is recorded ahead."""
+    unlimited = unlimited and not strict
+    return DispatchRule(size, 1, one_partition=one_partition, unlimited=unlimited, strict=strict)

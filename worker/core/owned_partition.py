@@ -50,6 +50,7 @@ class OwnedPartition:
         "given_up",
         "in_flight",
         "lease",
+        "needs_commit",
         "offsets",
         "partition",
         "paused",
@@ -81,6 +82,7 @@ class OwnedPartition:
         self.committing = False  # a later position was sent and may be applied: its commit is under way, or failed
         self.cancelled_from = math.inf  # no task from this offset on starts, because it is to be cancelled in its turn
         self.floor = 0  # at-most-once: the former committed offset, which lies above detached tasks
+        self.needs_commit = False  # no task starts before the group has committed an offset, even if that takes long
         self.changed = False  # something has changed that no commit contains yet
         self.given_up = False  # the partition does not wait for its running task any more
         self.paused = False  # the client does not fetch it
@@ -382,7 +384,7 @@ class OwnedPartition:
         self, position: tuple[int, str], start_limit: int, restarts: Mapping[int, int], recorded: CommitMetadata
     ) -> None:
         """Record a confirmed commit, with the starts and the metadata that it recorded."""
-        self.committed, self.committing = position, False
+        self.committed, self.committing, self.needs_commit = position, False, False
         self.committed_detached, self._committed_ranges = recorded.detached, recorded.completed
         self.starts.confirm(start_limit, restarts)
 

@@ -175,10 +175,13 @@ class StartLog:
 
         ``process`` is the token of this process.
         """
+        if self.attempts and min(self.attempts) < position:
+            self._forget_below(position)
         below = -1 if clean else max(self.confirmed, self.requested)
         suspects = self.suspects if self.suspects is not None and self.suspects.below > position else None
         if self._to_blame:  # no task has been charged yet, so the next owner has to do it
-            below, process = max(below, self._former.started_below or -1), self._former.started_by
+            process = process if below > position else self._former.started_by  # this process may run one, too
+            below = max(below, self._former.started_below or -1)
             suspects = self._former.suspects
         return CommitMetadata(
             started_below=below if below > position else None,
@@ -188,6 +191,11 @@ class StartLog:
             waiting=frozenset(self.waiting),
             errors=self.errors,
         )
+
+    def _forget_below(self, position: int) -> None:
+        """Forget failed tasks whose records were deleted before this process has read them."""
+        for offset in [offset for offset in self.attempts if offset < position]:
+            self.settled(offset)
 
     def confirm(self, limit: int, restarts: Mapping[int, int]) -> None:
         """Record that a commit with this limit and these ``restarts`` was confirmed."""

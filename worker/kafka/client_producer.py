@@ -35,7 +35,7 @@ class RequestProducer:
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
             "message.timeout.ms": int(timeout * 1000),
-            "linger.ms": 5,
+            "linger.ms": 1,
             # The topic's limit applies, not the client's. The broker applies it to the whole batch, and this client
             # does not split a refused batch, so batches stay small.
             "message.max.bytes": 64 * 1024 * 1024,

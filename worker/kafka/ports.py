@@ -27,6 +27,7 @@ class KafkaFailure(NamedTuple):
     code: str  # the error's name, such as ``MSG_SIZE_TOO_LARGE`` or ``_TIMED_OUT``
     message: str
     retriable: bool = False
+    topic: str = ""  # that did not accept a record, if known
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"

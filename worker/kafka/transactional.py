@@ -49,6 +49,7 @@ class ConfluentTransactor(RepeatedCalls):
         self._checker = with_error_callback(checker, warn)
         self._client: ck.Producer | None = None
         self._refusal: ck.KafkaError | None = None  # why one of the messages cannot be written
+        self._refused_by = ""  # the topic of that message
         self._fenced_at: float | None = None
 
     def open(self) -> None:
@@ -141,7 +142,7 @@ class ConfluentTransactor(RepeatedCalls):
                     self.called_at = time.monotonic()
                     client.poll(PAUSE_SECONDS)
                 except ck.KafkaException as raised:
-                    self._on_refusal(error_of(raised), None)
+                    self._refused(error_of(raised), topic)
                     return error_of(raised)
                 else:
                     break
@@ -165,7 +166,7 @@ class ConfluentTransactor(RepeatedCalls):
         """Return the error of an aborted transaction that the caller can do something about."""
         refusal = self._refusal
         if refusal is not None and (refusal.name() == _TOO_LARGE or error.name() == _UNDELIVERED):
-            return failure_of(refusal)
+            return failure_of(refusal)._replace(topic=self._refused_by)
         return failure_of(error)
 
     def _resolve(self, transaction: Transaction, failure: KafkaFailure) -> Ended:
@@ -234,9 +235,13 @@ class ConfluentTransactor(RepeatedCalls):
         self._disturbed = True
         warn(error)
 
-    def _on_refusal(self, error: ck.KafkaError | None, _message: ck.Message | None) -> None:
-        if error is not None and (self._refusal is None or error.name() == _TOO_LARGE):
-            self._refusal = error
+    def _on_refusal(self, error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is not None:
+            self._refused(error, message.topic() or "")
+
+    def _refused(self, error: ck.KafkaError, topic: str) -> None:
+        if self._refusal is None or error.name() == _TOO_LARGE:
+            self._refusal, self._refused_by = error, topic
 
 
 def _position(found: ck.TopicPartition) -> Position | None:

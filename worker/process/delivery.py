@@ -300,7 +300,7 @@ class DeliveryResponder:
             else:
                 self._metrics.add("delivery_failures_total", label=trouble.code)
                 heapq.heappush(self._retries, (now + RETRY_SECONDS, next(self._order), sending))
-        code, reason, _ = failed[-1][1]  # one line for all, because thousands may fail at once
+        code, reason = failed[-1][1][:2]  # one line for all, because thousands may fail at once
         log.warning("delivery.failed", code=code, reason=reason, count=len(failed))
 
     @staticmethod

@@ -98,7 +98,10 @@ class Dispatcher:
         unlimited = not counted and self._committer.starts_are_overdue(now)  # the broker is unavailable
         if config.batch_size > 1:
             return rule_for_batches(
-                size=config.batch_size, one_partition=config.batch_per_partition, unlimited=unlimited
+                size=config.batch_size,
+                one_partition=config.batch_per_partition,
+                unlimited=unlimited,
+                strict=config.max_attempts == 1,
             )
         return rule_for_singles(
             chunk=self.duration.chunk(),

@@ -130,6 +130,7 @@ class Rebalance:
         crashes = {partition: crash_of(reports.get(found.started_by), partition) for partition, found in left.items()}
         for owned in self._assignment.assign(offsets, left, crashes):
             owned.committed = position = positions[owned.partition]
+            owned.needs_commit = position is None and self._store is not None  # see ``StoreBridge``
             if position is not None:
                 owned.floor = position.offset
                 owned.room.recorded(len(position.metadata))

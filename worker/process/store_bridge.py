@@ -36,6 +36,9 @@ class Beginning(NamedTuple):
 class StoreBridge:
     """Asks the store where to continue. Kafka's committed offset only shows which answers may be missing.
 
+    So the group commits an offset before the first task of a partition starts (``OwnedPartition.needs_commit``). If the
+    store has results and Kafka has no offset, the group's offsets have expired, and no answer is sent again.
+
     A store that cannot be reached never stops the poll thread. Only new partitions and the settling of requests without
     a result wait.
     """

@@ -292,7 +292,7 @@ class TransactionalResponder:
             return
         self.fenced = False
         other = None
-        if ended.failure is not None and _is_refused(ended.failure, [detached.response]):
+        if ended.failure is not None and self._is_refused(ended.failure, [detached.response]):
             other = self._other(detached.response, ended.failure)
         if other is not None:
             detached.response = other
@@ -304,7 +304,7 @@ class TransactionalResponder:
         """Send something else at once if a topic does not accept a record, else the same after a delay."""
         self._committer.failed(failure)
         self.fenced = failure.code in FENCED_CODES
-        if not (_is_refused(failure, responses) and self._shrink(responses, failure)):
+        if not (self._is_refused(failure, responses) and self._shrink(responses, failure)):
             self._not_before, self._delay = now + self._delay, min(RETRY_SECONDS[1], self._delay * 2)
 
     def _shrink(self, responses: list[Response], failure: KafkaFailure) -> bool:
@@ -328,6 +328,20 @@ class TransactionalResponder:
         if other is not None:
             self.outstanding_bytes += held(other.outcome) - before
         return other
+
+    def _is_refused(self, failure: KafkaFailure, responses: list[Response]) -> bool:
+        """Return whether a topic does not accept one of the records, so that something else must be sent.
+
+        Answers and dead letters wait until their topic is there again. For a while after a topic was deleted, the
+        client does not say which one is unknown; repeated transactions find out.
+        """
+        if failure.code == _TOO_LARGE:
+            return True
+        if failure.code not in REFUSED_CODES or not any(response.outcome.sent for response in responses):
+            return False
+        if not failure.topic:
+            return failure.code != "UNKNOWN_TOPIC_OR_PART"
+        return failure.topic not in (self._config.ack_topic, self._config.dead_letter_topic)
 
     # -- how it ended
 
@@ -361,9 +375,3 @@ class TransactionalResponder:
         owned = self._assignment.owner_of(task)
         if owned is not None:
             owned.unconfirmed -= 1
-
-
-def _is_refused(failure: KafkaFailure, responses: list[Response]) -> bool:
-    """Return whether a topic does not accept one of the records, so that something else must be sent."""
-    with_follow_ups = any(response.outcome.sent for response in responses)
-    return failure.code == _TOO_LARGE or (failure.code in REFUSED_CODES and with_follow_ups)

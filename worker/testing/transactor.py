@@ -88,7 +88,7 @@ class FakeTransactor:
         for topic, key, value, headers in transaction.messages:
             found = self._broker.topics.get(topic)
             if found is None:
-                return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"no topic {topic}")
+                return KafkaFailure("UNKNOWN_TOPIC_OR_PART", f"no topic {topic}", topic=topic)
             if found.too_large(key, value, headers):
                 return KafkaFailure("MSG_SIZE_TOO_LARGE", f"more than {found.max_bytes} bytes")
         return None

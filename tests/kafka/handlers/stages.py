@@ -13,6 +13,9 @@ def handle(request: Any, context: Any) -> str:
     if request.payload == "astray":
         context.send("x", topic="..")  # no topic that Kafka allows
         return ""
+    if request.payload.startswith("to "):
+        context.send("c 1", topic=request.payload.removeprefix("to "))
+        return ""
     stage, _, item = request.payload.partition(" ")
     if stage != STAGES[-1]:
         context.send(f"{STAGES[STAGES.index(stage) + 1]} {item}", key=context.key)

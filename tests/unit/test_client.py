@@ -79,6 +79,11 @@ def test_a_failure_survives_pickling() -> None:
 # ---------------------------------------------------------------- requests
 
 
+def test_a_header_name_that_kafka_would_cut_is_refused() -> None:
+    with pytest.raises(ValueError, match="must not contain NUL"):
+        headers_of({"a\0b": "c"}, None, None)
+
+
 def test_limits_become_headers() -> None:
     deadline = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 

@@ -33,6 +33,9 @@ def headers_of(headers: GivenHeaders, deadline: dt.datetime | float | None, time
     """Return the given headers, with ``x-deadline`` (seconds since the epoch) and ``x-timeout`` (seconds) if set."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     result = [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+    for name, _ in result:
+        if "\0" in name:
+            raise ValueError(f"the name of a header must not contain NUL: {name!r}")
     if deadline is not None:
         result.append((DEADLINE, _seconds("deadline", _moment(deadline))))
     if timeout is not None:

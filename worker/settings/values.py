@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -56,7 +57,10 @@ def size(text: str) -> int:
     match = _BYTES.fullmatch(text.strip().lower())
     if match is None:
         raise ValueError("must be a size such as 400MiB, 2GiB, or a number of bytes")
-    return int(float(match[1]) * _POWERS[match[2] or ""])
+    amount = float(match[1]) * _POWERS[match[2] or ""]
+    if math.isinf(amount):
+        raise ValueError("must be a finite size")
+    return int(amount)
 
 
 def backoff(text: str) -> Backoff:
@@ -117,7 +121,7 @@ def json_object(text: str) -> dict[str, Any]:
     """Parse a JSON object."""
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f'must be a JSON object such as {{"depth": 3}}: {error}') from None
     if not isinstance(value, dict):
         raise ValueError(f'must be a JSON object such as {{"depth": 3}}, not a {type(value).__name__}')  # noqa: TRY004

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ import pytest
 from worker.client import submitter as submitter_module
 from worker.client.submitter import Submission, Submitter
 from worker.core.model import Partition
-from worker.errors import WorkerError
+from worker.errors import BrokerError
 
 if TYPE_CHECKING:
     from worker.client.futures import TaskFuture
@@ -57,13 +56,13 @@ def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch:
     done = threading.Event()
 
     def follow_up(_future: object) -> None:
-        time.sleep(0.5)  # the waiting thread gets the room
+        other.join(5)  # it gets the room
         submitter.submit(Submission(None, b"2", ()))
         done.set()
 
     first.add_done_callback(follow_up)
-    threading.Thread(target=submitter.submit, args=(Submission(None, b"3", ()),), daemon=True).start()
-    time.sleep(0.3)
+    other = threading.Thread(target=submitter.submit, args=(Submission(None, b"3", ()),), daemon=True)
+    other.start()
 
     def reader() -> None:  # as the client's thread that reads answers
         while not done.is_set():
@@ -87,20 +86,16 @@ def test_a_limit_of_nothing_is_refused(limit: int, monkeypatch: pytest.MonkeyPat
         Submitter({}, "requests", limit, answers)
 
 
-def test_an_error_in_a_confirmation_does_not_silence_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is confirmed any more, so no request may wait for it."""
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
-    calls = []
 
     def expect(future: TaskFuture, task_id: TaskId, mark: int) -> None:
-        calls.append(task_id)
         raise ValueError("an error of ours")
 
     answers: Any = SimpleNamespace(failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0), expect=expect)
     submitter = Submitter({}, "requests", 10, answers)
     submitter.submit(Submission(None, b"1", ()))
-    time.sleep(0.3)
-    second: TaskFuture | None = None
-    with contextlib.suppress(WorkerError):
-        second = submitter.submit(Submission(None, b"2", ()))
-    if second is not None:
-        assert second.delivered.exception(5) is None or isinstance(second.delivered.exception(5), WorkerError)
+    submitter._thread.join(5)
+    with pytest.raises(BrokerError, match="an error of ours"):
+        submitter.submit(Submission(None, b"2", ()))

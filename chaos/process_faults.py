@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 from confluent_kafka import KafkaException
 
+from chaos import log_events
 from chaos.clocks import JUMP
 from chaos.cluster import until
 from chaos.replicas import FAKE_HOST, NO_SETTINGS, SMALL_QUEUE
@@ -220,8 +221,17 @@ async def scale(context: RunContext, fault: Fault) -> None:
     await context.replicas.stop(replica)
 
 
+async def _has_name(replica: Replica) -> None:
+    """Wait until no other replica can get its name. Raise NoTargetError if it ends or that takes too long."""
+    with contextlib.suppress(TimeoutError):
+        await until(lambda: log_events.supervising(replica.log) or not replica.running, "", CLAIM_SECONDS)
+    if not (replica.running and log_events.supervising(replica.log)):
+        raise NoTargetError
+
+
 async def duplicate_replica(context: RunContext, fault: Fault) -> None:
     async with _claimed(context, fault) as (number, replica):
+        await _has_name(replica)  # while both start, either of them may get it
         other = context.replicas.start(number, listener=_FURTHER, duplicate=True)
         try:
             await until(lambda: not (other.running and replica.running), "", REFUSAL_SECONDS)

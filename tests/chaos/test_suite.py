@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from chaos import cluster as clusters
 from chaos import groups as group_state
-from chaos import network_broker_faults, packet_loss, procutil, record, run_lists, suite
+from chaos import network_broker_faults, packet_loss, process_faults, procutil, record, run_lists, suite
 from chaos import run as runs
 from chaos.__main__ import main
 from chaos.faults import BY_NAME
@@ -226,6 +226,41 @@ def test_a_broker_is_not_frozen_while_it_loads_the_group(monkeypatch: pytest.Mon
     )
     asyncio.run(network_broker_faults.broker_freeze(context, Fault(0, 0.0, BY_NAME["broker-freeze"], 0, 0, 1, 0.01)))
     assert happened == ["asked", "asked", "asked", "SIGSTOP", "SIGCONT"]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_duplicate_starts_when_the_replica_has_its_name(tmp_path: Path, *, ended: bool) -> None:
+    """While both start, the duplicate may get the name, and the replica is refused."""
+    log, started = tmp_path / "r0.log", []
+    log.touch()
+
+    class Running:
+        polls = 0
+
+        @property
+        def running(self) -> bool:
+            self.polls += 1
+            if self.polls == 3 and not ended:
+                log.write_text('{"event": "supervisor.started"}\n')
+            return not (ended and self.polls > 3)
+
+    replica: Any = Running()
+    replica.log, replica.lock, replica.name = log, asyncio.Lock(), "r0"
+
+    def start(*_: object, **__: object) -> Any:
+        started.append(log.read_text())
+        refused = SimpleNamespace(poll=lambda: 2)
+        return SimpleNamespace(running=False, process=refused)
+
+    replicas = SimpleNamespace(
+        options=SimpleNamespace(replicas=1), members={0: replica}, start=start, kill=lambda _: None, failed=[]
+    )
+    context: Any = SimpleNamespace(replicas=replicas)
+    fault = Fault(0, 0.0, BY_NAME["duplicate-replica"], 0, 0, 0, 0.5)
+    with pytest.raises(NoTargetError) if ended else contextlib.nullcontext():
+        asyncio.run(process_faults.duplicate_replica(context, fault))
+    assert (len(started), replicas.failed) == (0 if ended else 1, [])
+    assert all(started), "it has logged that it supervises"
 
 
 def test_at_most_once_nothing_committed_is_deleted_because_it_may_be_given_back() -> None:

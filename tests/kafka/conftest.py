@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: they know the program by its contract only."""
+"""Fixtures of the end-to-end tests, which use the program only through its contract."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = os.environ.get("E2E_LONG") == "1"
 
 @contextlib.contextmanager
 def sites_at(broker: Broker, folder: Path) -> Iterator[Callable[..., Site]]:
-    """Makes sites at this broker, or at ``at``; all are closed at the end."""
+    """Yield a function that makes sites at this broker, or at the broker ``at``. Close all sites at the end."""
     made: list[Site] = []
 
     def make(*, at: Broker | None = None, **options: Any) -> Site:
@@ -38,7 +38,7 @@ def sites_at(broker: Broker, folder: Path) -> Iterator[Callable[..., Site]]:
 
 @pytest.fixture
 def site(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Site]]:
-    """Makes sites at the session's broker, or at ``at``; all are closed at the end."""
+    """Yield a function that makes sites at the session's broker, or at ``at``. Close all sites at the end."""
     with sites_at(broker, tmp_path) as make:
         yield make
 
@@ -47,9 +47,10 @@ def site(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Site]]:
 def together(
     request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Callable[..., None]], None]]:
-    """Runs the chosen ones of the module's ``SCENARIOS`` at the same time, since each is mostly waiting.
+    """Run the selected ``SCENARIOS`` of the module at the same time, since each of them mostly waits.
 
-    A scenario is called with what ``site`` gives. Gives a function that waits for one and raises what it raised.
+    A scenario gets the same function as a test with ``site``. Yield a function that waits for a scenario and raises
+    its exception.
     """
     items = (item for item in request.session.items if isinstance(item, pytest.Function))
     rows = [item.callspec.params for item in items if item.module is request.module and hasattr(item, "callspec")]
@@ -66,7 +67,7 @@ def together(
 
 @pytest.fixture(scope="module")
 def running(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site with a replica that answers each payload with itself."""
+    """Yield a site with a replica that answers each request with its payload."""
     with sites_at(broker, tmp_path_factory.mktemp("running")) as make:
         one = make(WORKER_HANDLER_KWARGS="{}")
         one.start().wait_ready()
@@ -75,5 +76,5 @@ def running(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def quiet(site: Callable[..., Site]) -> Site:
-    """A site where nobody answers but the test."""
+    """Return a site without replicas, where only the test answers."""
     return site()

@@ -1,4 +1,4 @@
-"""What stands in an answer, and where it goes."""
+"""The content of an answer, and its partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
-PARTITIONS = 7  # of the answers; not as many as of the requests
+PARTITIONS = 7  # of the ack topic; the request topic has another number
 KEYS = [b"a", b"ab", b"abc", b"abcd", b"abcde", "schlüssel".encode(), b"\x00", b"\xff" * 31, b"k" * 1000, b"21"]
 KEYS += [f"job/{number:010}".encode() for number in range(50)]
 SECONDS = 0.5
@@ -34,12 +34,12 @@ SECONDS = 0.5
     # From the tests of Apache Kafka (org.apache.kafka.common.utils.UtilsTest).
     [(b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536)],
 )
-def test_the_reference_is_right(key: bytes, expected: int) -> None:
+def test_murmur2_gives_the_values_of_kafka(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected & 0xFFFFFFFF
 
 
-def test_answers_carry_the_key_and_go_where_java_would_send_them(site: Callable[..., Site]) -> None:
-    """Also the answers to what has no key, an empty one, or went to the dead letters."""
+def test_answers_have_the_key_of_the_request_and_the_partition_of_a_java_client(site: Callable[..., Site]) -> None:
+    """This also holds for requests without a key, with an empty key, or with a dead letter."""
     one = site(partitions=4, answers=PARTITIONS)
     one.start()
     one.submit(task(number, "go", key) for number, key in enumerate(KEYS))
@@ -54,7 +54,7 @@ def test_answers_carry_the_key_and_go_where_java_would_send_them(site: Callable[
     assert one.answer_to(keyless).response.sequence == 99
 
 
-def test_an_answer_tells_who_did_what_when(site: Callable[..., Site]) -> None:
+def test_an_answer_names_the_worker_the_result_and_the_times(site: Callable[..., Site]) -> None:
     one = site()
     one.start().wait_ready()
     before = time.time()
@@ -76,8 +76,8 @@ def test_an_answer_tells_who_did_what_when(site: Callable[..., Site]) -> None:
     assert one.answer_to(slept).response.cpu_seconds <= SECONDS * 0.2
 
 
-def test_a_reader_that_knows_two_fields_reads_on(site: Callable[..., Site]) -> None:
-    """And so does the worker, of a request with fields that nobody has thought of yet."""
+def test_messages_with_unknown_fields_are_read(site: Callable[..., Site]) -> None:
+    """A reader that knows two fields reads the answer. The worker reads a request with fields unknown to it."""
     one = site()
     one.start()
     later = message("Request")(sequence=5, payload="with more").SerializeToString() + b"\xa2\x06\x03new\xa8\x06\x01"
@@ -88,8 +88,8 @@ def test_a_reader_that_knows_two_fields_reads_on(site: Callable[..., Site]) -> N
     assert one.answer_to(sent).response.result == b"with more"
 
 
-def test_two_request_topics_are_one_queue(broker: Broker, site: Callable[..., Site]) -> None:
-    """An answer tells which of them its request stands in."""
+def test_a_worker_serves_two_request_topics(broker: Broker, site: Callable[..., Site]) -> None:
+    """An answer names the topic of its request."""
     one = site(partitions=2)
     other = broker.topic(2)
     one.start(KAFKA_REQUEST_TOPIC=f"{one.requests}, {other}", WORKER_PROCESSES="2").wait_ready()
@@ -102,7 +102,7 @@ def test_two_request_topics_are_one_queue(broker: Broker, site: Callable[..., Si
 
 
 def test_requests_of_aborted_transactions_are_not_started(site: Callable[..., Site]) -> None:
-    """And those around them are, over the gaps in the offsets that transactions leave."""
+    """The requests around them start, despite the gaps in the offsets that transactions leave."""
     one = site(partitions=1)
     one.start()
     producer = Producer({"bootstrap.servers": one.bootstrap, "transactional.id": one.group})
@@ -111,19 +111,17 @@ def test_requests_of_aborted_transactions_are_not_started(site: Callable[..., Si
         producer.begin_transaction()
         for _ in range(3):
             producer.produce(one.requests, task(number, "go").value, b"k")
-        assert producer.flush(30) == 0  # else an aborted record would never get there
+        assert producer.flush(30) == 0  # otherwise an aborted record would never reach the broker
         end(30)
     until(lambda: len(one.answers.read()) == 9, one.tails)
-    until(
-        lambda: one.committed() == {0: 24}, one.tails
-    )  # three records and a marker, six times: nothing is left behind
+    until(lambda: one.committed() == {0: 24}, one.tails)  # three records and a marker, six times: there is no lag
     one.stop()
     assert [answer.response.sequence for answer in one.answers.read_all()] == [0] * 3 + [2] * 3 + [4] * 3
     assert set(one.journal.starts().values()) == {1}
 
 
-def test_a_retry_holds_up_its_own_partition_only(site: Callable[..., Site]) -> None:
-    """In its own, none overtakes it; the attempts are counted in the answer."""
+def test_a_retry_delays_only_its_own_partition(site: Callable[..., Site]) -> None:
+    """No request of this partition overtakes it. The answer has the number of attempts."""
     one = site(partitions=2, WORKER_RETRY_BACKOFF="4s..4s", WORKER_MAX_ATTEMPTS="4")
     one.start().wait_ready()
     stumbling = '{"do": "fail_until", "attempt": 2}'
@@ -144,6 +142,6 @@ def test_a_retry_holds_up_its_own_partition_only(site: Callable[..., Site]) -> N
         (2, 3),
         (3, 1),
     ]
-    # The usual delay loses up to half of itself to jitter; a delay that was asked for is kept.
+    # Jitter shortens the default delay by up to half. A delay that the handler asks for is kept.
     assert 2 <= starts[1].time - starts[0].time < 10
     assert 1 <= starts[4].time - starts[3].time < 2 <= starts[5].time - starts[3].time < 8

@@ -1,4 +1,4 @@
-"""At most once: no task is started twice, and what is lost that way is counted and named."""
+"""At-most-once: no task starts twice, and lost tasks are counted and named."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SIZE = Size(3_000, 30) if LONG else Size(500, 10)
 
 
 def unanswered(one: Site) -> set[tuple[int, int]]:
-    """The requests without an answer so far."""
+    """Return partition and offset of the requests without an answer so far."""
     return {sent[1:3] for sent in one.sent} - {origin[1:] for origin in one.counts()}
 
 
 def prove(one: Site) -> None:
-    """Everything is committed; what was started was started once; what has no answer is named as lost, and counted."""
-    # What is committed may not have run yet: that is how this guarantee works.
+    """Check that all is committed, no task started twice, and every request without an answer is named as lost."""
+    # Under this guarantee, a committed request may not have run yet.
     until(lambda: unanswered(one) <= faulty.named_as_lost(one), one.tails)
     one.wait_committed()
     one.stop()
@@ -47,7 +47,7 @@ def prove(one: Site) -> None:
 
 
 def lose(one: Site) -> None:
-    """Kill a process in the middle of a task: the storm may have struck between tasks only."""
+    """Kill a process in the middle of a task. The faults of the storm may have come only between tasks."""
     (sent,) = one.submit([task(SIZE.tasks, json.dumps({"do": "nap", "seconds": 120}))])
     pid: int = until(lambda: one.journal.running().get(sent[1:3]), one.tails)
     os.kill(pid, signal.SIGKILL)
@@ -66,7 +66,7 @@ def kills_lose_tasks_and_start_none_twice(site: Callable[..., Site]) -> None:
 
 
 def kills_and_stops_without_an_order(site: Callable[..., Site]) -> None:
-    """Under the classic protocol; a stopped process comes back and finds that its partitions are another's."""
+    """Under the classic protocol, a stopped process continues and finds that its partitions have another owner."""
     one = busy_site(site, "at-most-once", "classic", WORKER_ORDERING="unordered")
     storm(one, SIZE, seed=5)
     lose(one)

@@ -1,4 +1,4 @@
-"""What counts as an attempt: the starts that end with their process do, those that were cancelled do not."""
+"""The starts that count as attempts: those that end with their process do, cancelled ones do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEGFAULT = '{"do": "segfault"}'
 
 
 def wait_shared(one: Site, count: int) -> None:
-    """Wait until that many members have all the partitions and each has some."""
+    """Wait until the group has ``count`` members, each with a partition."""
     until(
         lambda: (now := members(one.bootstrap, one.group)) and len(now) == count and all(now.values()),
         lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}",
@@ -32,13 +32,13 @@ def wait_shared(one: Site, count: int) -> None:
 
 
 def outcome_of(one: Site, sent: Sent) -> str:
-    """What a request was answered with; if that was more than once, always the same."""
+    """Return the outcome of a request. If it has several answers, all must have the same outcome."""
     (outcome,) = {answer.outcome for answer in one.answers.records if answer.origin == sent[:3]}
     return outcome
 
 
 def dead_letter_of(one: Site, offset: int) -> dict[str, Any]:
-    """The headers of a request's one dead letter."""
+    """Return the headers of the only dead letter of a request."""
     with reading(one.bootstrap, one.dead, one.answer_partitions) as dead_letters:
         found = [dict(dead_letter.headers) for dead_letter in dead_letters.read_all()]
     (dead_letter,) = [headers for headers in found if headers["x-origin-offset"] == str(offset).encode()]
@@ -46,11 +46,11 @@ def dead_letter_of(one: Site, offset: int) -> dict[str, Any]:
 
 
 def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
-    """After three starts; its neighbours are answered and its partition goes on."""
+    """A request that kills its process is dead-lettered after three starts. The others of its partition succeed."""
     cases: list[dict[str, str]] = [
         {"KAFKA_GROUP_PROTOCOL": "consumer"},
         {"KAFKA_GROUP_PROTOCOL": "consumer", "WORKER_GUARANTEE": "exactly-once", "WORKER_ORDERING": "key"},
-        {"KAFKA_GROUP_PROTOCOL": "classic", "WORKER_REPLICA": "here"},  # and so static
+        {"KAFKA_GROUP_PROTOCOL": "classic", "WORKER_REPLICA": "here"},  # a static member
     ]
     sites = [site(partitions=1, WORKER_HANDLER="batches:crash", **variables) for variables in cases]
     for one in sites:
@@ -58,7 +58,7 @@ def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
         one.submit(task(n, payload, partition=0) for n, payload in enumerate(["go", SEGFAULT, "go", "go"]))
         one.start()
     for one, variables in zip(sites, cases, strict=True):
-        # What was answered just before the crash, and not committed yet, may be answered again; exactly-once, never.
+        # A request that was answered but not committed may be answered again, except under exactly-once.
         one.finish(twice=[] if "WORKER_GUARANTEE" in variables else one.sent[:1], seconds=150)
         outcomes = [outcome_of(one, sent) for sent in one.sent]
         assert outcomes == ["OK", "DEAD_LETTERED", "OK", "OK"], variables
@@ -82,7 +82,7 @@ def memory_that_is_not_to_be_had_is_a_failed_attempt(site: Callable[..., Site]) 
 
 
 def drains_use_up_no_attempt(site: Callable[..., Site]) -> None:
-    """Cancelled by four replicas one after another, with three attempts, and done by the fifth on the first."""
+    """Four replicas cancel the task in turn, with a limit of three attempts. The fifth completes attempt 1."""
     one = site(partitions=1, WORKER_DRAIN_TIMEOUT="500ms")
     one.submit([task(1, '{"do": "heed", "seconds": 100}', partition=0)])
     for number in range(1, 5):
@@ -96,7 +96,7 @@ def drains_use_up_no_attempt(site: Callable[..., Site]) -> None:
 
 
 def revokes_use_up_no_attempt(site: Callable[..., Site]) -> None:
-    """Two tasks are cancelled as often as another replica comes or goes."""
+    """Two tasks are cancelled each time another replica joins or leaves."""
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="500ms", WORKER_DRAIN_TIMEOUT="500ms")
     one.start().wait_ready()
     one.submit(task(n, '{"do": "heed", "seconds": 100}', partition=n) for n in (0, 1))

@@ -1,4 +1,4 @@
-"""Batches that are stopped, of single partitions and under other guarantees; and handlers that look ahead."""
+"""Batches that are stopped, batches of one partition or under other guarantees, and handlers that look ahead."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def a_revoke_cancels_and_what_was_acknowledged_stays_so(site: Callable[..., Site
     until(lambda: len(members(one.bootstrap, one.group)) == 1, first.tail)
     payloads = ["a", waiting, waiting]
     submit(one, payloads, 0)
-    wait_queued(one, 3)  # the batch waits for others
+    wait_queued(one, 3)  # the batch waits for more requests
     submit(one, payloads, 1)
-    one.wait_running(5)  # a batch of six: its first is acknowledged, and the second is waited for
+    one.wait_running(5)  # a batch of six: the first task is acknowledged, and the second one waits
     one.start_in_a_hurry()
     until(lambda: [e for e in one.journal.entries() if e.event == "cancelled: revoked"], one.tails)
     signal.touch()
     one.finish()
     starts = one.journal.starts()
     assert starts.pop((0, 0)) == 1
-    assert {entry.attempt for entry in one.journal.entries("start")} == {1}  # it has used up no attempt
+    assert {entry.attempt for entry in one.journal.entries("start")} == {1}  # the cancelled start used up no attempt
     assert max(starts.values()) == 2
     assert len({entry.pid for entry in one.journal.entries("start")}) == 2
 
 
 def a_drain_that_takes_too_long_cancels(site: Callable[..., Site]) -> None:
-    """What is acknowledged after that is still answered; the rest is the next replica's, on the same attempt."""
+    """A task that is acknowledged after that is still answered. The next replica runs the rest, on the same attempt."""
     one = batch_site(site, 4, WORKER_BATCH_WAIT="5s", WORKER_DRAIN_TIMEOUT="1s")
     first = one.start().wait_ready()
     waiting = do("wait", signal=str(one.folder / "never"), late=True)
@@ -95,7 +95,7 @@ DEEP, SHALLOW = 2_000, 20
 
 
 def batches_of_one_partition_take_turns(site: Callable[..., Site]) -> None:
-    """A shallow partition is through before a deep one is a quarter through."""
+    """All requests of a shallow partition start before a quarter of those of a deep one."""
     one = batch_site(site, 10, partitions=2, WORKER_BATCH_PER_PARTITION="on")
     submit(one, [do("nap", seconds=0.001)] * DEEP, 0)
     submit(one, [do("nap", seconds=0.001)] * SHALLOW, 1)
@@ -128,7 +128,7 @@ def the_other_guarantees_have_batches_too(site: Callable[..., Site]) -> None:
 
 
 def a_handler_of_single_tasks_sees_what_comes_next(site: Callable[..., Site]) -> None:
-    """Of long tasks and of short ones; what is no request is not shown."""
+    """This holds for long and for short tasks. A malformed request is not shown."""
     count, ahead, bad = 14, 3, 8
     for seconds in ("0.4", "0"):
         one = site(partitions=1, WORKER_HANDLER="batches:peek", WORKER_PEEK=str(ahead))

@@ -1,4 +1,4 @@
-"""Batches: what is in one, and what becomes of each of its requests."""
+"""Batches: which requests are in a batch, and how each of them ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 SLACK = 4.0  # seconds that a busy machine may add
 
 
-# ---------------------------------------------------------------- what is in a batch
+# ---------------------------------------------------------------- the content of a batch
 
 
 def without_a_wait_a_batch_is_what_is_there(site: Callable[..., Site]) -> None:
@@ -34,7 +34,7 @@ def without_a_wait_a_batch_is_what_is_there(site: Callable[..., Site]) -> None:
     signal, waiting = signal_of(one)
     one.start().wait_ready()
     submit(one, [waiting])
-    one.wait_running(1)  # alone in its batch: nothing else was there
+    one.wait_running(1)  # alone in its batch: no other request was queued
     submit(one, ["x"] * 12)
     wait_queued(one, 12)
     signal.touch()
@@ -74,7 +74,7 @@ def malformed_requests_never_reach_the_handler(site: Callable[..., Site]) -> Non
     assert outcomes(one) == ["OK", *["DEAD_LETTERED"] * 3, "OK"]
 
 
-# ---------------------------------------------------------------- what becomes of each request
+# ---------------------------------------------------------------- the end of each request
 
 
 def an_acknowledged_request_is_settled_while_the_handler_goes_on(site: Callable[..., Site]) -> None:
@@ -84,7 +84,7 @@ def an_acknowledged_request_is_settled_while_the_handler_goes_on(site: Callable[
     submit(one, ["a", "b", waiting, "d"])
     one.wait_answered(one.sent[:2])
     until(lambda: one.committed() == {0: 2}, lambda: f"{one.committed()}")
-    assert set(one.journal.running()) == {(0, 2), (0, 3)}  # in the same batch, which is not over
+    assert set(one.journal.running()) == {(0, 2), (0, 3)}  # in the same batch, which has not ended
     assert set(one.counts()) == {sent[:3] for sent in one.sent[:2]}
     signal.touch()
     one.finish()
@@ -110,7 +110,7 @@ def what_is_refused_comes_again_and_ends_as_a_dead_letter(site: Callable[..., Si
 
 
 def what_is_left_comes_again_from_memory_in_order(site: Callable[..., Site]) -> None:
-    """Before what came after it in the partition, too; and each of its starts is an attempt."""
+    """Unsettled requests start again before later ones of their partition. Each of their starts is an attempt."""
     one = batch_site(site, 5)
     payloads = ["a", do("skip", until=2), "c", do("skip", until=3), "e", "f", "g", do("skip")]
     signal, waiting = signal_of(one)
@@ -128,7 +128,7 @@ def what_is_left_comes_again_from_memory_in_order(site: Callable[..., Site]) -> 
     ]
     assert one.answer_to(one.sent[-1]).response.error.type == "NotSettled"
     assert outcomes(one) == [*["OK"] * 8, "DEAD_LETTERED"]
-    assert len(replica.events("partitions.assigned")) == 1  # and it was not fetched a second time:
+    assert len(replica.events("partitions.assigned")) == 1  # no request was fetched a second time
     assert one.journal.starts()[0, 8] == 3
 
 

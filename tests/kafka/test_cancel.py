@@ -1,4 +1,4 @@
-"""Requests to cancel on a real broker: queued behind a long task, and running."""
+"""Cancel requests on a real broker, for a request that waits behind a long task and for a running one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600 if LONG else 120)]
 
 RACES = 50 if LONG else 10
-SECONDS = 0.4  # of a task that is raced: its record has to be seen before it ends
+SECONDS = 0.4  # of a task in the race: the test must see its record before it ends
 AROUND = (-0.2, 0.05)  # seconds from the end of a task to its cancel request, which takes some 0.1 s to arrive
 GUARANTEES = ["at-least-once", "at-most-once", "exactly-once"]
 
@@ -43,10 +43,10 @@ def waiting(number: int, seconds: float) -> Any:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_queued_and_running(site: Callable[..., Site], guarantee: str) -> None:
-    """Both are answered ``CANCELLED``; the cancel requests are gone, and so is the state.
+def test_a_cancel_request_ends_a_queued_and_a_running_request(site: Callable[..., Site], guarantee: str) -> None:
+    """Both are answered ``CANCELLED``. The state topic then has neither the cancel requests nor the state.
 
-    With at-most-once, the queued one is answered when its turn comes.
+    Under at-most-once, the queued request is answered when its turn comes.
     """
     one, states = make(site, WORKER_GUARANTEE=guarantee, WORKER_ISOLATION="process", WORKER_CANCEL_GRACE="1s")
     running, queued, last = one.submit([waiting(1, 100), waiting(2, 100), waiting(3, 0)])
@@ -64,7 +64,7 @@ def test_queued_and_running(site: Callable[..., Site], guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES if LONG else ["exactly-once"])
 def test_a_race_against_the_end(site: Callable[..., Site], guarantee: str) -> None:
-    """Each is cancelled about when it ends: one answer, whichever it is."""
+    """Each task is cancelled about when it ends. It has one answer, ``OK`` or ``CANCELLED``."""
     one, states = make(site, WORKER_GUARANTEE=guarantee)
     one.submit(waiting(number, SECONDS) for number in range(RACES))
     race(one, states)

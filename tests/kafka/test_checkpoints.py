@@ -1,4 +1,4 @@
-"""A task of many steps goes on from its last checkpoint, whatever ends its replica."""
+"""A task of many steps resumes from its last checkpoint, however its replica ends."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def steps_of(file: Path) -> list[int]:
 
 
 def begun(file: Path) -> list[int]:
-    """The first step of each start, in order."""
+    """Return the first step of each start, in order."""
     return list(dict(reversed(lines_of(file))).values())[::-1]
 
 
 def lines_of(file: Path) -> list[tuple[str, int]]:
-    """Process and step, in order."""
+    """Return process and step of each line, in order."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [(process, int(step)) for process, step in map(str.split, lines)]
 
 
 def exactly_once(site: Callable[..., Site], isolation: str, **variables: str) -> tuple[Site, States]:
-    """A handler that makes a checkpoint after each step, and a group that waits 6 s for a silent member."""
+    """Return a site with a handler that checkpoints each step and a session of 6 s, and the site's state topic."""
     one = site(
         partitions=1,
         WORKER_HANDLER="steps:handle",
@@ -64,8 +64,10 @@ def exactly_once(site: Callable[..., Site], isolation: str, **variables: str) ->
 
 
 @pytest.mark.parametrize("isolation", ["thread", "process"])
-def test_a_task_survives_its_replicas(site: Callable[..., Site], tmp_path: Path, isolation: str) -> None:
-    """SIGKILL of the whole replica at random steps: the next one goes on from the last checkpoint on the topic.
+def test_a_task_resumes_from_its_last_checkpoint_after_kills(
+    site: Callable[..., Site], tmp_path: Path, isolation: str
+) -> None:
+    """The replica gets SIGKILL at random steps. The next replica resumes from the last checkpoint on the topic.
 
     No attempt is used up, and there is one answer.
     """
@@ -94,8 +96,8 @@ def test_a_task_survives_its_replicas(site: Callable[..., Site], tmp_path: Path,
     until(lambda: not states.table.states, lambda: f"{states.table.states}")
 
 
-def test_a_drain_hands_the_checkpoint_on(site: Callable[..., Site], tmp_path: Path) -> None:
-    """A cancelled task loses nothing that it has checkpointed."""
+def test_a_task_resumes_from_its_checkpoint_after_a_drain(site: Callable[..., Site], tmp_path: Path) -> None:
+    """The cancelled task repeats only steps after its last checkpoint."""
     one = site(partitions=1, WORKER_HANDLER="steps:handle", WORKER_HANDLER_KWARGS="{}", WORKER_CANCEL_GRACE="1s")
     states = States(one.bootstrap)
     file = tmp_path / "steps"
@@ -113,23 +115,23 @@ def test_a_drain_hands_the_checkpoint_on(site: Callable[..., Site], tmp_path: Pa
 
 @pytest.mark.skipif(not LONG, reason="long form: tests/process_fake/test_long_tasks.py has it on a fake broker")
 @pytest.mark.parametrize("isolation", ["thread", "process"])
-def test_a_frozen_owners_late_checkpoints_are_refused(
+def test_late_checkpoints_of_a_frozen_owner_are_refused(
     site: Callable[..., Site], tmp_path: Path, isolation: str
 ) -> None:
-    """It wakes when another replica has gone further with its task. A third one goes on where that one was."""
+    """The owner continues when a second replica is further in the task. A third one resumes where the second was."""
     one, states = exactly_once(site, isolation)
     file = tmp_path / "steps"
     one.submit([task(1, json.dumps({"file": str(file), "steps": 150, "pause": 0.1}))])
     frozen = one.start(KAFKA_STATE_TOPIC=states.topic)
     until(lambda: checkpoint_in(states) >= 5, one.tails)
     family = [frozen.process.pid, *frozen.descendants()]
-    signal_all(family, signal.SIGSTOP)  # the supervisor first: it would notice that a worker process stands still
+    signal_all(family, signal.SIGSTOP)  # the supervisor first: it would notice a frozen worker process
     left, old = len(steps_of(file)), state_in(states)
     heir = one.start(KAFKA_STATE_TOPIC=states.topic)
     until(lambda: checkpoint_in(states) >= left + 20, one.tails)
     signal_all(reversed(family), signal.SIGCONT)
     until(lambda: late_steps(file) >= 2, one.tails)
-    late = dataclasses.replace(old, checkpoint=b"%d" % (left + 1))  # its client may have had this in its queue
+    late = dataclasses.replace(old, checkpoint=b"%d" % (left + 1))  # the client may have had this record in its queue
     states.write(late)
     until(lambda: late in states.written(), one.tails)
     before = checkpoint_in(states)
@@ -151,18 +153,18 @@ def signal_all(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def state_in(states: States) -> TaskState:
-    """The state of the one task as the topic has it."""
+    """Return the state of the only task on the topic."""
     (state,) = states.table.states.values()
     return state
 
 
 def checkpoint_in(states: States) -> int:
-    """Its checkpoint; 0 before the first."""
+    """Return the checkpoint of the task on the topic, or 0 before the first one."""
     return max((int(state.checkpoint or b"0") for state in states.table.states.values()), default=0)
 
 
 def checkpoints(states: States) -> list[int]:
-    """Its checkpoint after each record of the topic."""
+    """Return the checkpoint of the task after each record of the topic."""
     table, found = StateTable(), []
     for state in states.written():
         table.apply(state_key(state.origin), encode_state(state))
@@ -171,7 +173,7 @@ def checkpoints(states: States) -> list[int]:
 
 
 def late_steps(file: Path) -> int:
-    """How many steps the first process has made since the second one began."""
+    """Return how many steps the first process has made since the second one began."""
     processes = [process for process, _ in lines_of(file)]
     second = next(at for at, process in enumerate(processes) if process != processes[0])
     return processes[second:].count(processes[0])

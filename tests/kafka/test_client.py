@@ -1,4 +1,4 @@
-"""``worker.Client``: requests, and their results. A real worker answers, or the test in its place."""
+"""``worker.Client``: requests and their results. A real worker answers, or the test does."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def client(running: Site) -> Iterator[worker.Client]:
 # ---------------------------------------------------------------- many
 
 
-def test_ten_thousand_from_threads(client: worker.Client) -> None:
-    """Four threads submit; each future gets the result of the request it stands for."""
+def test_threads_submit_ten_thousand_requests(client: worker.Client) -> None:
+    """Four threads submit. Each future gets the result of its request."""
 
     def submit(thread: int) -> dict[str, concurrent.futures.Future[bytes]]:
         return {text: client.submit(text) for number in range(MANY // 4) if (text := f"{thread}/{number}")}
@@ -58,7 +58,7 @@ def test_ten_thousand_from_threads(client: worker.Client) -> None:
     assert {text for text, future in futures.items() if future.result(WAIT_LIMIT) != text.encode()} == set()
 
 
-def test_ten_thousand_from_asyncio(client: worker.Client) -> None:
+def test_asyncio_submits_ten_thousand_requests(client: worker.Client) -> None:
     texts = [str(number) for number in range(MANY)]
 
     async def everything() -> list[bytes]:
@@ -67,7 +67,7 @@ def test_ten_thousand_from_asyncio(client: worker.Client) -> None:
     assert asyncio.run(everything()) == [text.encode() for text in texts]
 
 
-def test_a_task_of_asyncio(client: worker.Client) -> None:
+def test_asyncio_makes_a_task_of_a_submitted_request(client: worker.Client) -> None:
     async def submit() -> list[bytes]:
         tasks = [asyncio.create_task(client.asubmit(text)) for text in ("a", "b")]
         return [await asyncio.wait_for(task, WAIT_LIMIT) for task in tasks]
@@ -75,8 +75,8 @@ def test_a_task_of_asyncio(client: worker.Client) -> None:
     assert asyncio.run(submit()) == [b"a", b"b"]
 
 
-def test_a_client_that_is_killed_is_resumed_by_ids(running: Site) -> None:
-    """SIGKILL in the middle of submitting, with hundreds unanswered: every id leads to its result, answered once."""
+def test_another_client_gets_the_results_of_a_killed_client_by_their_ids(running: Site) -> None:
+    """The client gets SIGKILL while it submits, with hundreds unanswered. Each id leads to a result with one answer."""
     with killed_after(running, MANY // 2) as lines:
         ids = dict(line.split() for line in lines)
 
@@ -95,7 +95,7 @@ def test_a_client_that_is_killed_is_resumed_by_ids(running: Site) -> None:
 
 @contextlib.contextmanager
 def killed_after(site: Site, count: int) -> Iterator[list[str]]:
-    """The first lines, and whatever else was written, of a program that submits and is killed meanwhile."""
+    """Kill a program that submits, after it has printed ``count`` lines. Yield all complete lines."""
     program = subprocess.Popen(
         [sys.executable, HANDLERS / "submitter.py"],
         env={**os.environ, **site.environment, "PYTHONPATH": str(ROOT)},
@@ -162,8 +162,8 @@ def test_the_id_is_known_before_the_answer_in_asyncio(quiet: Site) -> None:
     assert result == b"done"
 
 
-def test_a_result_that_is_not_there_yet(quiet: Site) -> None:
-    """TimeoutError; asked again, it is there: also for another client, and when the id is written as an origin."""
+def test_the_result_of_an_unanswered_request_raises_a_timeout_error(quiet: Site) -> None:
+    """After the answer, the call returns the result, also in another client, and for an id written as an origin."""
     with worker.Client(quiet.environment) as first, worker.Client(quiet.environment) as second:
         task_id = first.submit("x").id
         for client in (first, second):
@@ -210,8 +210,8 @@ def test_answers_in_a_new_partition_are_read(quiet: Site, monkeypatch: pytest.Mo
 # ---------------------------------------------------------------- the request
 
 
-def test_what_is_written(quiet: Site) -> None:
-    """Payload, key, headers and limits; in the partition that Kafka's Java clients give the key."""
+def test_submit_writes_payload_key_headers_and_limits(quiet: Site) -> None:
+    """The record is in the partition that Kafka's Java clients choose for the key."""
     with worker.Client(quiet.environment) as client:
         task_id = client.submit("hello", key="k", deadline=1e10, timeout=2.5, headers=[("a", "b"), ("c", None)]).id
     _, partition, offset = TaskId.parse(task_id).origin
@@ -226,8 +226,8 @@ def test_what_is_written(quiet: Site) -> None:
     assert dict(record.headers) == {"a": b"b", "c": None, "x-deadline": b"10000000000.000", "x-timeout": b"2.500"}
 
 
-def test_a_request_that_kafka_refuses(broker: Broker, site: Callable[..., Site]) -> None:
-    """The future and its id raise a DeliveryError of one line. Others are not affected."""
+def test_a_request_that_kafka_refuses_raises_a_delivery_error(broker: Broker, site: Callable[..., Site]) -> None:
+    """Both the future and its id raise it. Its text is one line. Other requests are not affected."""
     quiet = site()
     small = broker.topic(config={"max.message.bytes": "20000"})
     with worker.Client({**quiet.environment, "KAFKA_REQUEST_TOPIC": small}) as client:
@@ -247,7 +247,7 @@ def test_a_missing_topic_is_named(quiet: Site, name: str) -> None:
         worker.Client({**quiet.environment, name: "misspelt"})
 
 
-def test_a_broker_that_is_away(quiet: Site) -> None:
+def test_a_client_without_a_broker_raises_a_broker_error(quiet: Site) -> None:
     environment = {**quiet.environment, "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1", "KAFKA_CONNECT_TIMEOUT": "1s"}
 
     with pytest.raises(BrokerError, match="Connection refused"):

@@ -1,4 +1,4 @@
-"""``worker.Client``: limits, cancelling and closing. The test answers in the worker's place."""
+"""``worker.Client``: limits, cancelling and closing. The test answers instead of a worker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 
-def test_no_more_than_allowed_are_in_flight(quiet: Site) -> None:
-    """``submit`` waits for an answer, ``asubmit`` raises."""
+def test_the_number_of_requests_in_flight_is_limited(quiet: Site) -> None:
+    """At the limit ``submit`` waits for an answer, and ``asubmit`` raises."""
     with worker.Client(quiet.environment, max_in_flight=2) as client:
         first, _ = client.submit("1"), client.submit("2")
 
@@ -39,8 +39,8 @@ def test_no_more_than_allowed_are_in_flight(quiet: Site) -> None:
             assert waiting.result(WAIT_LIMIT).id
 
 
-def test_callbacks_submit_the_next_stage(running: Site) -> None:
-    """A loader is faster than the worker, and each answer leads to a second request."""
+def test_a_callback_can_submit_another_request_at_the_limit(running: Site) -> None:
+    """A thread submits faster than the worker answers, and each answer leads to a second request."""
     with worker.Client(running.environment, max_in_flight=20) as client:
         second: list[object] = []
 
@@ -57,8 +57,8 @@ def test_callbacks_submit_the_next_stage(running: Site) -> None:
             until(lambda: len(second) == 300, lambda: f"{len(second)} of 300")
 
 
-def test_closing_fails_what_is_not_answered(quiet: Site) -> None:
-    """The error names the id; the next client finds the answer by it. Nothing can be submitted any more."""
+def test_closing_a_client_fails_its_unanswered_requests(quiet: Site) -> None:
+    """The error names the id, by which another client finds the answer. The closed client cannot submit."""
     with worker.Client(quiet.environment) as client:
         future = client.submit("x")
 
@@ -89,8 +89,8 @@ def test_a_callback_may_close_the_client(quiet: Site) -> None:
     assert closed.wait(WAIT_LIMIT)
 
 
-def test_cancelling_stops_only_the_waiting(quiet: Site) -> None:
-    """A cancelled future takes no room; the request is answered and found by its id."""
+def test_a_cancelled_future_does_not_cancel_its_request(quiet: Site) -> None:
+    """The future no longer counts as in flight. The request is answered, and its result is found by its id."""
     with worker.Client(quiet.environment, max_in_flight=1) as client:
         future = client.submit("x")
 
@@ -102,8 +102,8 @@ def test_cancelling_stops_only_the_waiting(quiet: Site) -> None:
         assert client.result(future.id, WAIT_LIMIT) == b"done"
 
 
-def test_cancelling_in_asyncio(quiet: Site) -> None:
-    """A time-out of asyncio cancels the future and gives its room to another."""
+def test_a_time_out_of_asyncio_cancels_the_future(quiet: Site) -> None:
+    """The future no longer counts as in flight, so another request can be submitted."""
 
     async def give_up(client: worker.Client) -> str:
         future = client.asubmit("x")
@@ -121,8 +121,8 @@ def test_cancelling_in_asyncio(quiet: Site) -> None:
         assert client.result(task_id, WAIT_LIMIT) == b"done"
 
 
-def test_many_open_questions_are_forgotten(quiet: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id that was asked for long ago is searched again; futures that somebody holds are not affected."""
+def test_the_client_searches_again_for_an_id_it_no_longer_watches(quiet: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of watched ids is limited. Futures that the caller holds are not affected."""
     monkeypatch.setattr(client_module, "_WATCHED", 1)
     with worker.Client(quiet.environment) as client:
         futures = [client.submit(str(number)) for number in range(3)]
@@ -137,8 +137,8 @@ def test_many_open_questions_are_forgotten(quiet: Site, monkeypatch: pytest.Monk
         assert [future.result(WAIT_LIMIT) for future in [*futures, *kept]] == [b"done"] * 6
 
 
-def test_a_wrong_header_takes_no_room(quiet: Site) -> None:
-    """Nothing was sent, and the error says what is wrong."""
+def test_a_request_with_an_invalid_header_does_not_count_as_in_flight(quiet: Site) -> None:
+    """``submit`` raises a TypeError and sends nothing."""
     with worker.Client(quiet.environment, max_in_flight=1) as client:
         for _ in range(2):
             with pytest.raises(TypeError):

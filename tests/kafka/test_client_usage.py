@@ -1,4 +1,4 @@
-"""What is built on ``worker.Client``: the commands that wait for answers, and the code of docs/client.md."""
+"""Users of ``worker.Client``: the commands that wait for answers, and the code of docs/client.md."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def command(site: Site, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_waiting_for_what_was_submitted_before(running: Site, tmp_path: Path) -> None:
-    """By the ids that ``submit`` wrote, or by the name of the job; as often as one likes."""
+def test_wait_finds_the_answers_to_earlier_requests(running: Site, tmp_path: Path) -> None:
+    """It takes the ids that ``submit`` wrote, or the name of the job, and can be repeated."""
     ids, job = tmp_path / "ids", f"job-{time.time_ns()}"
     sent = command(running, "submit", "a", "b", '{"do": "fail"}', "--job", job, "--ids", str(ids))
     by_file = command(running, "wait", "--file", str(ids), "--output", "-", "--timeout", "30s")
@@ -66,8 +66,8 @@ def test_waiting_for_what_was_submitted_before(running: Site, tmp_path: Path) ->
     assert "3 of 3 requests answered: 2 OK, 1 DEAD_LETTERED" in by_job.stderr
 
 
-def test_waiting_in_vain(quiet: Site) -> None:
-    """What is not answered is named, with exit code 1."""
+def test_wait_names_an_unanswered_request(quiet: Site) -> None:
+    """Its exit code is then 1."""
     with worker.Client(quiet.environment) as client:
         task_id = TaskId.parse(client.submit("x").id)
 
@@ -95,8 +95,8 @@ def test_wrong_use_ends_in_a_line(quiet: Site, arguments: list[str], reason: str
     assert "Traceback" not in done.stderr
 
 
-def test_answers_by_key(running: Site) -> None:
-    """All answers of the keys; a key without one is named, with exit code 1."""
+def test_answer_prints_all_answers_of_the_keys(running: Site) -> None:
+    """A key without an answer is named, with exit code 1."""
     mine, other = f"mine-{time.time_ns()}", f"other-{time.time_ns()}"
     with worker.Client(running.environment) as client:
         futures = [client.submit("1", key=mine), client.submit("2", key=mine), client.submit("3", key=other)]
@@ -119,7 +119,7 @@ def test_answers_by_key(running: Site) -> None:
 
 @pytest.fixture
 def page(running: Site, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the Python of docs/client.md defines, all of it run from top to bottom."""
+    """Run all Python code of docs/client.md from top to bottom, and return the names that it defines."""
     for name, value in running.environment.items():
         monkeypatch.setenv(name, value)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -129,13 +129,13 @@ def page(running: Site, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return namespace
 
 
-def test_the_code_of_the_page(page: dict[str, Any]) -> None:
+def test_the_code_of_the_page_gets_the_results(page: dict[str, Any]) -> None:
     assert page["results"] == [f"item {number}".encode() for number in range(1000)]
     assert [page["first"], *page["rest"]] == [b"item 0", b"item 1", b"item 2"]
 
 
-def test_the_web_backend_of_the_page(page: dict[str, Any]) -> None:
-    """Submit, restart the backend, and get the result by the id; failures and wrong ids are told apart."""
+def test_the_web_backend_of_the_page_finds_results_after_a_restart(page: dict[str, Any]) -> None:
+    """It finds them by their ids. Failures and invalid ids have different responses."""
     payloads = "hello", '{"do": "nap", "seconds": 2.5}', '{"do": "fail", "kind": "Reject", "text": "never"}'
 
     async def browse() -> list[httpx.Response]:
@@ -162,7 +162,7 @@ async def until_done(browser: httpx.AsyncClient, address: str) -> httpx.Response
 
 @contextlib.asynccontextmanager
 async def backend(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
-    """A browser at a backend that is started, and ended afterwards."""
+    """Start a backend, yield a browser for it, and end the backend afterwards."""
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://test") as made:
         yield made

@@ -26,7 +26,7 @@ TASKS = 60
 
 
 def transact(one: Site, count: int, partition: int, *, commit: bool = True) -> None:
-    """Send that many requests in one transaction; one that is aborted was never made."""
+    """Send ``count`` requests in one transaction, and commit or abort it. Aborted requests do not count as sent."""
     settings = {"bootstrap.servers": one.bootstrap, "transactional.id": f"{one.group}-submitter", "log_level": 2}
     producer = Producer(settings)
     producer.init_transactions(30)
@@ -49,12 +49,12 @@ def _sent(one: Site, partition: int, offset: int) -> Sent:
 
 
 def wait_committed(one: Site, expected: dict[int, int], seconds: float = 90) -> None:
-    """Wait until the group stands there."""
+    """Wait until the group has committed these offsets."""
     until(lambda: one.committed() == expected, lambda: f"{one.committed()}\n{one.tails()}", seconds)
 
 
 def lag_is_nothing_behind_transactions(site: Callable[..., Site]) -> None:
-    """Committed, aborted at the end, aborted between, and nothing but aborted; while it runs and after a restart."""
+    """Partitions end with a committed or an aborted transaction, or have only an aborted one. More follow later."""
     one = site(partitions=4, WORKER_PROCESSES="2")
     transact(one, 5, 0)
     transact(one, 5, 1)
@@ -86,7 +86,7 @@ def lag_is_nothing_under_every_guarantee(site: Callable[..., Site]) -> None:
 
 
 def commits(one: Site) -> int:
-    """How many commits the tasks of a fresh replica need."""
+    """Return the number of commits that a new replica needs for the tasks."""
     replica = one.start().wait_ready()
     one.submit(task(n, NAP, partition=0) for n in range(TASKS))
     one.wait_answered()
@@ -94,20 +94,20 @@ def commits(one: Site) -> int:
 
 
 def answers_are_committed_by_count(site: Callable[..., Site]) -> None:
-    """Every that many; what may be started next has to be noted as well, for a few tasks at a time."""
+    """One commit covers ``KAFKA_COMMIT_EVERY`` answers. Others record the start limit, for a few tasks each."""
     each, tenth, synchronous = (
         commits(site(partitions=1)),
         commits(site(partitions=1, KAFKA_COMMIT_EVERY="20", KAFKA_COMMIT_INTERVAL="1h")),
         commits(site(partitions=1, KAFKA_COMMIT_MODE="sync")),
     )
-    print(f"{TASKS} tasks: {each} commits, {tenth} by twenties, {synchronous} synchronous ones")  # noqa: T201 - measured
+    print(f"{TASKS} tasks: {each} commits, {tenth} by twenties, {synchronous} synchronous ones")  # noqa: T201
     assert each >= TASKS
     assert tenth < 0.75 * each
     assert synchronous >= TASKS * 0.9
 
 
 def answers_are_committed_by_time(site: Callable[..., Site]) -> None:
-    """The last answers wait for company, but no longer than that."""
+    """The last answers wait for others, but no longer than ``KAFKA_COMMIT_INTERVAL``."""
     one = site(partitions=1, KAFKA_COMMIT_EVERY="1000", KAFKA_COMMIT_INTERVAL="6s")
     one.start().wait_ready()
     before = time.monotonic()
@@ -123,7 +123,7 @@ def answers_are_committed_by_time(site: Callable[..., Site]) -> None:
 
 
 def leaving_waits_for_no_interval(site: Callable[..., Site]) -> None:
-    """What is settled is committed at once when the process leaves."""
+    """A process that leaves commits its settled requests immediately."""
     one = site(partitions=1, KAFKA_COMMIT_EVERY="1000", KAFKA_COMMIT_INTERVAL="1h")
     exact = site(partitions=1, WORKER_GUARANTEE="exactly-once", KAFKA_COMMIT_EVERY="1000", KAFKA_COMMIT_INTERVAL="1h")
     for at in (one, exact):

@@ -22,8 +22,8 @@ RECOVERED = 12.0  # seconds after the replacement was started, on a busy machine
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_partitions_of_a_killed_process_work_again_at_once(site: Callable[..., Site], protocol: str) -> None:
-    """With default settings: the supervisor leaves the group in the name of the dead process."""
+def test_partitions_of_a_killed_process_do_not_wait_for_its_session(site: Callable[..., Site], protocol: str) -> None:
+    """With default settings, the supervisor leaves the group on behalf of the dead process."""
     one = site(partitions=4, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL=protocol)
     replica = one.start().wait_ready()
     one.submit(task(n, "go", partition=n % 4) for n in range(8))

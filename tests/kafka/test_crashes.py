@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
-SOON = 2.0  # seconds that the program may take
+SOON = 2.0  # seconds that the worker may take
 NAP = '{"do": "nap", "seconds": 6}'
 
 
 def at_work(site: Callable[..., Site], payload: str) -> Site:
-    """Two processes in the middle of the third task of their partition; the first two are committed, two follow."""
+    """Return a site with two processes, each in the third of five tasks of its partition. Two are committed."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
-    # Else the partitions of the killed would only move 45 s later.
+    # Otherwise the partitions of a killed process would move only after 45 s.
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
     payloads = ["go", "go", payload, "go", "go"]
     one.submit(task(number, text, partition=part) for number, text in enumerate(payloads) for part in (0, 1))
@@ -41,7 +41,7 @@ def at_work(site: Callable[..., Site], payload: str) -> Site:
 
 
 def a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site]) -> None:
-    """Nothing else is started again, here or in the peer process, and its successor is there in two seconds."""
+    """No other task starts again, in this or in the peer process. The next process starts within two seconds."""
     one = at_work(site, NAP)
     (replica,) = one.replicas
     pids, before = replica.pids(), set(replica.descendants())
@@ -56,11 +56,11 @@ def a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site])
 
 
 def nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
-    """Not even what a handler has forked; the next replica does what is left, and only what ran a second time."""
+    """A process that a handler has forked ends too. The next replica repeats only the running tasks."""
     one = at_work(site, '{"do": "brood", "seconds": 600}')
     (replica,) = one.replicas
     family = replica.descendants()
-    assert len(family) >= 4  # two worker processes, each with what its handler has forked
+    assert len(family) >= 4  # two worker processes, each with a process that its handler has forked
     kill([replica.process.pid])
     until(lambda: not [pid for pid in family if alive(pid)], lambda: f"{family}\n{one.tails()}", SOON)
     replica.process.wait()
@@ -72,9 +72,9 @@ def nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
 
 
 def a_task_that_kills_its_process(site: Callable[..., Site], action: str) -> None:
-    """It is a dead letter after as many starts as any task has, and what lies beside it is done; nothing gives up.
+    """The task is a dead letter after three starts. Its neighbours are answered, and the replica does not give up.
 
-    Though each process waits for its partition until the session of the last one is over.
+    Each process waits for its partition until the session of the previous one is over.
     """
     one = site(partitions=1, KAFKA_GROUP_PROTOCOL="consumer")
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "20000" if LONG else "6000"})
@@ -90,7 +90,7 @@ def a_task_that_kills_its_process(site: Callable[..., Site], action: str) -> Non
     assert dict(dead_letter.headers)["x-attempts"] == b"3"
     assert one.answer_to(behind).outcome == "OK"
     assert one.journal.starts()[behind.partition, behind.offset] == 1
-    # The one before may have been answered when the process died, and not yet committed.
+    # The request before may have been answered but not committed when the process died.
     assert {answer.outcome for answer in one.answers.records if answer.origin == before[:3]} == {"OK"}
     one.finish(twice=[before])
 
@@ -104,7 +104,7 @@ def a_task_that_breaks_memory_is_a_dead_letter(site: Callable[..., Site]) -> Non
 
 
 def processes_that_never_come_to_work_are_a_crash_loop(site: Callable[..., Site]) -> None:
-    """Five in a row, here of a handler that dies when it is imported: the replica gives up."""
+    """The replica gives up after five processes in a row. Here the handler dies when it is imported."""
     one = site(partitions=1)
     (one.folder / "deadly.py").write_text("import os\nos.abort()\n")
     replica = one.start(cwd=one.folder, WORKER_HANDLER="deadly:handle", WORKER_HANDLER_KWARGS="{}")

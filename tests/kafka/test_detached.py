@@ -1,4 +1,4 @@
-"""Short tasks do not wait behind a long one: its partitions move while it goes on."""
+"""Short tasks do not wait behind a long one: the partitions of its process move while it runs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
 
-NAMES = ("a", "b")  # of replicas that are restarted
+NAMES = ("a", "b")  # of replicas that may be restarted
 # Seconds for the short tasks, with the default heartbeat of 5 s. Beside other tests the CPUs are busy.
 LIMIT = 12.0 if LONG else 25.0
 
 
 def an_idle_replica_takes_the_work(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
-    """It is there already."""
+    """The idle replica is ready before the long task starts."""
     one = make(site, protocol, WORKER_GUARANTEE=guarantee)
     assert behind_with_an_idle_replica(one) < LIMIT, one.tails()
     one.finish()
@@ -50,7 +50,7 @@ def an_idle_replica_takes_the_work(site: Callable[..., Site], protocol: str, gua
 
 
 def an_idle_replica_takes_the_only_request_behind(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
-    """After short tasks, the executor has got it together with the long one."""
+    """After short tasks, the executor has received this request together with the long one."""
     one = make(site, protocol, WORKER_GUARANTEE=guarantee)
     two_replicas(one)
     one.wait_answered(submit_short(one))
@@ -64,7 +64,7 @@ def an_idle_replica_takes_the_only_request_behind(site: Callable[..., Site], pro
 
 
 def a_new_replica_takes_the_work(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
-    """It comes while the long task runs."""
+    """The new replica starts while the long task runs."""
     one = make(site, protocol, WORKER_GUARANTEE=guarantee)
     assert behind_with_a_new_replica(one) < LIMIT, one.tails()
     one.finish()
@@ -72,7 +72,7 @@ def a_new_replica_takes_the_work(site: Callable[..., Site], protocol: str, guara
 
 
 def with_a_detached_task(site: Callable[..., Site], protocol: str) -> tuple[Site, Replica, Replica]:
-    """The holder of a long task, and the owner of its partition; sessions are short."""
+    """Return a site with a short session, the holder of a detached task, and the owner of the task's partition."""
     shorter = {} if protocol == "consumer" else {"KAFKA_CONFIG_SESSION_TIMEOUT_MS": SESSION}
     one = make(site, protocol, WORKER_GUARANTEE="exactly-once", **shorter)
     if protocol == "consumer":
@@ -86,7 +86,7 @@ def with_a_detached_task(site: Callable[..., Site], protocol: str) -> tuple[Site
 
 
 def a_task_whose_holder_was_killed_is_taken_over(site: Callable[..., Site], protocol: str, _: str) -> None:
-    """After the session of the holder, also if a replica with its name has come back by then."""
+    """This happens after the holder's session, even if a replica with the holder's name has started by then."""
     one, holder, owner = with_a_detached_task(site, protocol)
     holder.process.send_signal(signal.SIGKILL)
     holder.process.wait()
@@ -97,7 +97,7 @@ def a_task_whose_holder_was_killed_is_taken_over(site: Callable[..., Site], prot
 
 
 def a_holder_that_was_frozen_does_not_answer_twice(site: Callable[..., Site], protocol: str, _: str) -> None:
-    """It wakes after its session and after the end of its task, which another process has taken over."""
+    """The holder continues after its session, when another process has taken over its task."""
     one, holder, owner = with_a_detached_task(site, protocol)
     (worker,) = holder.pids()
     os.kill(worker, signal.SIGSTOP)
@@ -108,7 +108,7 @@ def a_holder_that_was_frozen_does_not_answer_twice(site: Callable[..., Site], pr
 
 
 def a_replica_that_drains_lets_its_partitions_go(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
-    """It goes on with its task until that ends, and the other one works on the rest."""
+    """The draining replica finishes its task, and the other replica runs the short tasks."""
     one = make(site, protocol, WORKER_GUARANTEE=guarantee, WORKER_LONG_AFTER="1h")
     replicas = [one.start().wait_ready(), one.start().wait_ready()]
     shared(one, [4, 4])

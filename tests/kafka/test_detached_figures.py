@@ -1,8 +1,8 @@
-"""How soon short tasks are answered behind a long one, with the heartbeats that brokers have. Prints the figures.
+"""How soon short tasks behind a long one are answered, by heartbeat interval. Prints the figures.
 
     E2E_LONG=1 pytest -n 0 -s tests/kafka/test_detached_figures.py
 
-Run alone: the limits are for CPUs that are not busy.
+Run it alone: the limits are for idle CPUs.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ pytestmark = [
 
 
 class Limit(NamedTuple):
-    """Seconds between two heartbeats of the group's members, and for the short tasks, beside what they take."""
+    """The group's heartbeat interval, and the time for the short tasks without their own durations. Both in seconds."""
 
     heartbeat: int
     seconds: float
 
 
-LONG_AFTER, SHORT_SECONDS = 3.0, 4.0  # the latter: of all short tasks, one after another
+LONG_AFTER, SHORT_SECONDS = 3.0, 4.0  # the latter: the durations of all short tasks together
 LIMITS = [Limit(5, 12.0), Limit(1, 7.0)]  # 5 s is the broker's default
 
 
 def beating(site: Callable[..., Site], heartbeat: int, **variables: str) -> Site:
-    """Requests and a group with that heartbeat."""
+    """Return a site whose group has this heartbeat interval, in seconds."""
     one = make(site, "consumer", WORKER_GUARANTEE="exactly-once", **variables)
     groups.configure(one.bootstrap, one.group, {"consumer.heartbeat.interval.ms": str(1000 * heartbeat)})
     return one
 
 
 def check(one: Site, took: float, limit: float, what: str) -> None:
-    """All short tasks were answered in time, and each request once."""
+    """Check that all short tasks were answered in time, and each request once."""
     click.echo(f"\n{what}: {SHORT} short tasks answered in {took:.1f} s, goal {limit:g} s")
     assert took < limit + SHORT_SECONDS, one.tails()
     one.finish()
@@ -68,22 +68,22 @@ def check(one: Site, took: float, limit: float, what: str) -> None:
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.heartbeat}s")
-def test_with_an_idle_replica(site: Callable[..., Site], limit: Limit) -> None:
+def test_an_idle_replica_answers_the_short_tasks_within_the_limit(site: Callable[..., Site], limit: Limit) -> None:
     one = beating(site, limit.heartbeat)
     took = behind_with_an_idle_replica(one)
     check(one, took, limit.seconds, f"heartbeat {limit.heartbeat} s, an idle replica")
 
 
 @pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: f"{limit.heartbeat}s")
-def test_with_a_replica_that_joins(site: Callable[..., Site], limit: Limit) -> None:
-    """Counted from when it is ready to work."""
+def test_a_joining_replica_answers_the_short_tasks_within_the_limit(site: Callable[..., Site], limit: Limit) -> None:
+    """The time is counted from the readiness of this replica."""
     one = beating(site, limit.heartbeat)
     took = behind_with_a_new_replica(one)
     check(one, took, limit.seconds, f"heartbeat {limit.heartbeat} s, a replica that joins")
 
 
-def test_with_an_extra_slot(site: Callable[..., Site]) -> None:
-    """And no other replica."""
+def test_an_extra_slot_answers_the_short_tasks_within_the_limit(site: Callable[..., Site]) -> None:
+    """There is no other replica."""
     one = beating(site, 5, WORKER_ISOLATION="process", WORKER_EXTRA_SLOTS="1")
     one.start().wait_ready()
     submit_long(one)
@@ -92,8 +92,8 @@ def test_with_an_extra_slot(site: Callable[..., Site]) -> None:
     check(one, time.monotonic() - began, 5.0, "an extra slot, alone, from when a task is long")
 
 
-def test_from_one_replica_to_four_and_back(site: Callable[..., Site]) -> None:
-    """While each task takes 60 s: new replicas work soon, leaving ones end theirs, and nothing is done again."""
+def test_scaling_to_four_replicas_and_back_starts_no_task_twice(site: Callable[..., Site]) -> None:
+    """Each task takes 60 s. New replicas start tasks within 12 s, and leaving replicas finish theirs."""
     one = beating(site, 5)
     replicas = [one.start().wait_ready()]
     shared(one, [PARTITIONS])

@@ -1,4 +1,4 @@
-"""Detached tasks in child processes: limits still end them, and extra slots go on beside them."""
+"""Detached tasks in child processes: time limits end them, and a process can have two of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def a_limit_kills_a_detached_task(site: Callable[..., Site]) -> None:
-    """Its holder answers, and the short tasks have not waited for that."""
+    """The holder answers the task. The short tasks do not wait for that."""
     limits = {"WORKER_TASK_TIMEOUT": "20s", "WORKER_CANCEL_GRACE": "1s", "WORKER_MAX_ATTEMPTS": "1"}
     one = make(site, "consumer", WORKER_ISOLATION="process", WORKER_GUARANTEE="exactly-once", **limits)
     replicas = two_replicas(one)
@@ -40,7 +40,7 @@ def a_limit_kills_a_detached_task(site: Callable[..., Site]) -> None:
 
 
 def both_slots_of_a_process_are_detached(site: Callable[..., Site]) -> None:
-    """It runs two long tasks side by side, and the other process takes what waits behind them."""
+    """The process runs two long tasks at the same time. The other process takes the requests behind them."""
     slots = {"WORKER_ISOLATION": "process", "WORKER_EXTRA_SLOTS": "1"}
     one = make(site, "consumer", WORKER_GUARANTEE="exactly-once", **slots)
     replicas = two_replicas(one)

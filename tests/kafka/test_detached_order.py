@@ -1,4 +1,4 @@
-"""Beside a detached task, what must not overtake it waits, and the rest flows. At-most-once nothing starts twice."""
+"""Requests that must not overtake a detached task wait, and others run. Under at-most-once no task starts twice."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ QUICK = '{"do": "nap", "seconds": 0.02}'
 
 
 def span(one: Site, sent: Sent) -> tuple[int, int]:
-    """When the answered attempt started and finished: nanoseconds since the epoch."""
+    """Return the start and the end of the answered attempt, in nanoseconds since the epoch."""
     response = one.answer_to(sent).response
     return response.started_at.ToNanoseconds(), response.finished_at.ToNanoseconds()
 
 
 def submit(one: Site) -> tuple[Sent, list[Sent]]:
-    """A long task with the key ``a`` in partition 0, and behind it short ones with both keys in all partitions."""
+    """Submit a long task with key ``a`` to partition 0, and behind it short ones with both keys to all partitions."""
     (long,) = one.submit([task(0, f'{{"do": "nap", "seconds": {SECONDS}}}', key=b"a", partition=0)])
     one.wait_running(1)
     keys = (b"a", b"b")
@@ -47,12 +47,12 @@ def submit(one: Site) -> tuple[Sent, list[Sent]]:
 
 
 def must_wait(ordering: str, sent: Sent) -> bool:
-    """Whether this short task must not overtake the long one, behind which every other one has its key."""
+    """Return whether this short task must not overtake the long one. Every second one behind it has its key."""
     return sent.partition == 0 and (ordering == "partition" or sent.offset % 2 == 1)
 
 
 def the_rest_flows(site: Callable[..., Site], ordering: str, guarantee: str, protocol: str) -> None:
-    """And every request is started and answered once."""
+    """Requests that may overtake the long task do. Every request starts once and has one answer."""
     one = make(site, protocol, WORKER_ORDERING=ordering, WORKER_GUARANTEE=guarantee)
     replicas = two_replicas(one)
     began = time.monotonic()
@@ -87,7 +87,7 @@ def in_order_of_the_partition_at_most_once(site: Callable[..., Site]) -> None:
 
 
 def a_holder_that_dies_loses_its_task(site: Callable[..., Site]) -> None:
-    """At-most-once: nobody starts it again, it is reported, and what had to wait for it goes on."""
+    """Under at-most-once the task is reported as lost. It does not start again, and the requests behind it run."""
     one = make(site, "consumer", WORKER_ORDERING="partition", WORKER_GUARANTEE="at-most-once")
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": SESSION})
     replicas = two_replicas(one)

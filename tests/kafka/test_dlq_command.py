@@ -28,7 +28,7 @@ def tool(broker: Broker) -> Tool:
 
 @pytest.fixture
 def dead_letters(tool: Tool) -> list[Outgoing]:
-    """Six dead letters, two of them of another kind."""
+    """Send six dead letters, two of them with another error type, and return them."""
     sent = [dead_letter(tool, number, "KeyError" if number in {2, 4} else "ValueError") for number in range(6)]
     deliver(tool.sender, sent)
     return sent
@@ -36,7 +36,7 @@ def dead_letters(tool: Tool) -> list[Outgoing]:
 
 @pytest.mark.usefixtures("dead_letters")
 def test_dead_letters_are_listed(tool: Tool) -> None:
-    """By the headers of the contract, filtered, as JSON or as a table that keeps brackets."""
+    """The list has the headers of the contract, and can be filtered. It is JSON, or a table that keeps brackets."""
     rows = [json.loads(line) for line in tool("dlq", "list", "--json", "--match", "error_type=Key*").out.splitlines()]
     table = tool("dlq", "list", "--limit", "2")
 
@@ -51,7 +51,7 @@ def test_dead_letters_are_listed(tool: Tool) -> None:
 
 @pytest.mark.usefixtures("dead_letters")
 def test_a_replay_sends_each_dead_letter_once(tool: Tool) -> None:
-    """First the ones that match, then the others, then nothing; each as it was, but for the worker's headers."""
+    """Three replays send the matching ones, the others, and none. Only the worker's headers are not sent again."""
     first = tool("dlq", "replay", "--match", "error_type=KeyError", "--yes")
     second = tool("dlq", "replay", "--yes")
     third = tool("dlq", "replay", "--yes")
@@ -73,7 +73,7 @@ def test_a_replay_sends_each_dead_letter_once(tool: Tool) -> None:
 
 @pytest.mark.usefixtures("dead_letters")
 def test_a_replay_keeps_the_partition_of_the_origin(tool: Tool) -> None:
-    """Whatever partitioner the first producer used."""
+    """The partitioner of the first producer does not matter."""
     tool("dlq", "replay", "--yes")
 
     assert {record.partition.number for record in tool.records(tool.requests)} == {1}
@@ -81,7 +81,7 @@ def test_a_replay_keeps_the_partition_of_the_origin(tool: Tool) -> None:
 
 @pytest.mark.usefixtures("dead_letters")
 def test_dead_letters_are_filtered_by_alternatives_and_by_replay(tool: Tool) -> None:
-    """Patterns for one field are alternatives; what was replayed can be left out, and status counts it."""
+    """Patterns for one field are alternatives. Replayed dead letters can be left out, and ``status`` counts them."""
     either = tool("dlq", "list", "--match", "error_type=KeyError", "--match", "error_type=Value*")
     tool("dlq", "replay", "--match", "error_type=KeyError", "--yes")
     rest = tool("dlq", "list", "--json", "--match", "replayed=no")
@@ -93,7 +93,7 @@ def test_dead_letters_are_filtered_by_alternatives_and_by_replay(tool: Tool) -> 
 
 
 def test_a_dead_letter_is_shown_with_its_request_and_the_traceback_of_its_answer(tool: Tool) -> None:
-    """By its origin or by a filter, as text or as JSON; the answer of another request is not taken for its own."""
+    """It is found by origin or by a filter, and shown as text or JSON. The answer of another request is not used."""
     value = encode_request(7, '{"a": 1}')
     deliver(tool.sender, [dead_letter(tool, number)._replace(value=value) for number in (4, 5)])
     for offset, text in ((4, "Traceback of another"), (5, "Traceback of this one")):
@@ -117,7 +117,7 @@ def test_a_dead_letter_is_shown_with_its_request_and_the_traceback_of_its_answer
 
 @pytest.mark.usefixtures("dead_letters")
 def test_a_dry_run_sends_nothing(tool: Tool) -> None:
-    """It says what would be sent, and leaves no trace."""
+    """It prints how many dead letters it would replay, and creates no topic."""
     done = tool("dlq", "replay", "--dry-run", "--limit", "4")
 
     assert (done.code, set(tool.ends(tool.requests).values())) == (0, {0})
@@ -126,8 +126,8 @@ def test_a_dry_run_sends_nothing(tool: Tool) -> None:
 
 
 @pytest.mark.usefixtures("dead_letters")
-def test_a_replay_that_died_is_not_repeated(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that sent requests and died before it recorded them is found out by what it sent."""
+def test_requests_of_a_replay_that_died_are_not_sent_again(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay that died before it recorded its requests is detected by these requests."""
     for name, value in tool.environment.items():
         monkeypatch.setenv(name, value)
     access = Access()
@@ -146,7 +146,7 @@ def test_a_replay_that_died_is_not_repeated(tool: Tool, monkeypatch: pytest.Monk
 
 
 def test_dead_letters_that_cannot_be_replayed_are_named(tool: Tool) -> None:
-    """A record that is no dead letter stays where it is, and the others are sent."""
+    """A record that is not a dead letter is not sent. The dead letters are."""
     deliver(tool.sender, [Outgoing(tool.dead_letters, b"k", b"foreign"), dead_letter(tool, 1)])
 
     done = tool("dlq", "replay", "--yes")
@@ -155,7 +155,7 @@ def test_dead_letters_that_cannot_be_replayed_are_named(tool: Tool) -> None:
     assert [record.key for record in tool.records(tool.requests)] == [b"k1"]
 
 
-def test_no_dead_letter_topic_is_no_dead_letters(tool: Tool) -> None:
-    """Before the first dead letter there is nothing to list or replay."""
+def test_a_missing_dead_letter_topic_has_no_dead_letters(tool: Tool) -> None:
+    """Before the first dead letter, ``list`` and ``replay`` have nothing to do, and exit with 0."""
     for command in ("list", "replay"):
         assert tool("dlq", command, KAFKA_DEAD_LETTER_TOPIC="not-yet").code == 0

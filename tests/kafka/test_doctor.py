@@ -1,4 +1,4 @@
-"""``worker doctor`` at a real broker: one line per check, the exit code of the worst, no secret and no noise."""
+"""``worker doctor`` on a real broker: one line per check, the exit code of the worst, no secrets, and no tracebacks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SECRET = "tr0ub4dor-and-3"
 
 
 class Report(NamedTuple):
-    """What the doctor printed, and how it ended."""
+    """The output and the exit code of the doctor."""
 
     code: int
     output: str
     stderr: str
 
     def verdicts(self) -> dict[str, str]:
-        """The verdict of each check; the worst where there are several of a name."""
+        """Return the verdict of each check, or the worst one if several checks have the same name."""
         found: dict[str, str] = {}
         for line in self.output.splitlines():
             verdict, name = line[:5].strip(), line[5:25].strip()
@@ -43,7 +43,7 @@ class Report(NamedTuple):
 
 @pytest.fixture
 def doctor(broker: Broker, tmp_path: Path) -> Callable[..., Report]:
-    """Runs it where a handler lies, with good settings and these changes to them."""
+    """Return a function that runs the doctor in a folder with a handler, with valid settings and the given changes."""
     (tmp_path / "jobs.py").write_text(HANDLER)
     topics = broker.topics(2)
 
@@ -68,8 +68,8 @@ def doctor(broker: Broker, tmp_path: Path) -> Callable[..., Report]:
     return run
 
 
-def test_a_healthy_installation(broker: Broker, doctor: Callable[..., Report]) -> None:
-    """Every check is there, none failed, and the effective settings are shown with their secrets masked."""
+def test_the_doctor_passes_a_healthy_installation(broker: Broker, doctor: Callable[..., Report]) -> None:
+    """It prints every check, none of which fails, and the effective settings with masked secrets."""
     report = doctor(KAFKA_CONFIG_SASL_PASSWORD=SECRET, WORKER_HANDLER_KWARGS='{"depth": 3}')
 
     assert (report.code, report.stderr) == (0, "")
@@ -79,11 +79,11 @@ def test_a_healthy_installation(broker: Broker, doctor: Callable[..., Report]) -
         "broker": "OK",
         "request topic": "OK",
         "ack topic": "OK",
-        "dead-letter topic": "WARN",  # not made yet
+        "dead-letter topic": "WARN",  # not created yet
         "partitions": "OK",
         "retention": "OK",
         "answer size": "OK",
-        "state topic": "OK",  # none is set, and that is said
+        "state topic": "OK",  # none is set, and the doctor says so
         "group": "OK",
         "group protocol": "OK",
     }
@@ -95,8 +95,8 @@ def test_a_healthy_installation(broker: Broker, doctor: Callable[..., Report]) -
     assert report.output.endswith("\nworker run would start; 1 warning\n")
 
 
-def test_nothing_is_left_behind(broker: Broker, doctor: Callable[..., Report]) -> None:
-    """No group and no topic, though it looked at topics that are not there and tried a group protocol."""
+def test_the_doctor_creates_no_group_and_no_topic(broker: Broker, doctor: Callable[..., Report]) -> None:
+    """It looks at missing topics and tries a group protocol."""
     group, admin = f"group-{uuid.uuid4().hex[:8]}", AdminClient({"bootstrap.servers": broker.bootstrap})
     requests = broker.topic(2)
     doctor(KAFKA_REQUEST_TOPIC=requests, KAFKA_CONSUMER_GROUP_ID=group, KAFKA_ACK_TOPIC=f"missing-{group}")
@@ -105,8 +105,8 @@ def test_nothing_is_left_behind(broker: Broker, doctor: Callable[..., Report]) -
     assert [found.group_id for found in admin.list_consumer_groups().result(5).valid if group in found.group_id] == []
 
 
-def test_the_newest_record_tells_the_time(broker: Broker, doctor: Callable[..., Report]) -> None:
-    """A record of now speaks for the clock, one of tomorrow against it."""
+def test_the_doctor_compares_the_clock_with_the_newest_record(broker: Broker, doctor: Callable[..., Report]) -> None:
+    """The check passes with a record of now, and warns with a record of tomorrow."""
     topics = {"KAFKA_REQUEST_TOPIC": broker.topic(1, {"message.timestamp.after.max.ms": "200000000"})}
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topics["KAFKA_REQUEST_TOPIC"], b"now")
@@ -132,7 +132,9 @@ def test_the_newest_record_tells_the_time(broker: Broker, doctor: Callable[..., 
         ({"WORKER_HANDLER": "nowhere:handle", "KAFKA_ACK_TOPIC": "missing"}, 3, {"handler", "ack topic"}),
     ],
 )
-def test_what_fails(doctor: Callable[..., Report], variables: dict[str, str], code: int, failed: set[str]) -> None:
+def test_a_failed_check_sets_the_exit_code(
+    doctor: Callable[..., Report], variables: dict[str, str], code: int, failed: set[str]
+) -> None:
     """The exit code is the one that ``worker run`` would end with."""
     report = doctor(**variables)
 
@@ -142,8 +144,8 @@ def test_what_fails(doctor: Callable[..., Report], variables: dict[str, str], co
     assert (report.stderr, "Traceback" in report.output) == ("", False)
 
 
-def test_a_classic_group(doctor: Callable[..., Report]) -> None:
-    """Needs no trying."""
+def test_the_doctor_does_not_try_the_classic_protocol(doctor: Callable[..., Report]) -> None:
+    """It only reports the setting."""
     report = doctor(KAFKA_GROUP_PROTOCOL="classic")
 
     assert "classic, as KAFKA_GROUP_PROTOCOL says" in report.output

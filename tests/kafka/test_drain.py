@@ -1,4 +1,4 @@
-"""SIGTERM: what runs finishes, what does not run stays for the next."""
+"""SIGTERM: running tasks finish, and the others stay for the next replica."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SOON = 20.0  # seconds; the tasks that are cancelled would take ten times as lon
 
 
 def start(site: Callable[..., Site], payload: str, **variables: str) -> Site:
-    """A replica of two processes with five tasks in each of two partitions."""
+    """Start a replica of two processes with five tasks in each of two partitions."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer", **variables)
-    # What a process that had to be killed leaves behind moves that much sooner.
+    # With a short session, the partitions of a killed process move sooner.
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})
     one.submit(task(number, payload, partition=number % 2) for number in range(10))
     one.start()
@@ -37,7 +37,7 @@ def start(site: Callable[..., Site], payload: str, **variables: str) -> Site:
 
 
 def finish_in_a_hurry(sites: list[Site]) -> None:
-    """Let a second replica do the rest of each, without the waiting."""
+    """Let a second replica of each site run the remaining tasks without their waits."""
     for one in sites:
         one.start_in_a_hurry()
     for one in sites:
@@ -56,7 +56,7 @@ def a_signal_lets_running_tasks_finish_and_starts_no_other(site: Callable[..., S
     for one, heard_at in zip(sites, heard, strict=True):
         (replica,) = one.replicas
         assert replica.wait_exit() == 0, replica.tail()
-        # Half a second is more than it takes from the one process to the other, and less than what runs has left.
+        # 0.5 s: more than the supervisor needs to reach its processes, and less than the running tasks still take.
         assert [entry for entry in one.journal.entries("start") if entry.time > heard_at + 0.5] == []
         started = one.journal.starts()
         assert started.keys() == {(part, offset) for part, end in one.committed().items() for offset in range(end)}
@@ -68,8 +68,8 @@ def a_signal_lets_running_tasks_finish_and_starts_no_other(site: Callable[..., S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_that_never_stop(site: Callable[..., Site], number: signal.Signals) -> None:
-    """From the first on until the process is gone, with nothing to wait for: drained, and no trace."""
+def test_repeated_signals_do_not_disturb_a_drain(site: Callable[..., Site], number: signal.Signals) -> None:
+    """Signals arrive until an idle replica has ended. It exits with 0, without a traceback."""
     replica = site().start().wait_ready()
 
     def gone() -> bool:
@@ -92,7 +92,7 @@ CANCELLED = [
 
 
 def cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site]) -> None:
-    """Cancelled by a second SIGTERM or by WORKER_DRAIN_TIMEOUT, whether they listen or not; all at the same time."""
+    """A second SIGTERM or WORKER_DRAIN_TIMEOUT cancels them, also if they ignore it. All cases run at the same time."""
     sites = [
         start(site, json.dumps({"do": action, "seconds": 200}), WORKER_DRAIN_TIMEOUT=timeout)
         for action, timeout, _ in CANCELLED
@@ -104,7 +104,7 @@ def cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site]) -> N
         one.replicas[0].send(signal.SIGTERM)
     for one, (_, _, second) in zip(sites, CANCELLED, strict=True):
         if second:
-            one.replicas[0].wait_status("/readyz", 503)  # the kernel keeps one signal of a kind, not two
+            one.replicas[0].wait_status("/readyz", 503)  # the kernel keeps only one pending signal of each number
             one.replicas[0].send(signal.SIGTERM)
     for one in sites:
         (replica,) = one.replicas

@@ -1,4 +1,4 @@
-"""Exactly once: one answer to each request for whoever reads committed records, whatever happens to processes."""
+"""Exactly-once: readers of committed records see one answer per request, despite kills and stops of processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_LIMIT = 300.0 if LONG else 90.0
 
 
 def finish(one: Site) -> None:
-    """One answer to each, all of them good, and everything committed to the end of the log."""
+    """Check that each request has one answer, with outcome OK, and that all is committed to the end of the log."""
     one.finish(seconds=WAIT_LIMIT)
     assert {answer.outcome for answer in one.answers.records} == {"OK"}
 
@@ -38,7 +38,7 @@ def chaos_under_the_consumer_protocol(site: Callable[..., Site]) -> None:
 
 
 def chaos_under_the_classic_protocol(site: Callable[..., Site]) -> None:
-    """Without an order, and a tenth of the requests fails at first."""
+    """The ordering is ``unordered``, and the first attempt of a tenth of the requests fails."""
     one = busy_site(site, "exactly-once", "classic", WORKER_ORDERING="unordered")
     storm(one, SIZE, seed=2, retries=0.1)
     finish(one)
@@ -51,7 +51,7 @@ def chaos_with_order_by_key(site: Callable[..., Site]) -> None:
 
 
 def a_task_may_outlast_the_transaction_timeout(site: Callable[..., Site]) -> None:
-    """The transaction is begun when the work is done. In the long form with the time-out that is built in (10 s)."""
+    """The transaction begins after the handler has returned. The long form uses the default time-out (10 s)."""
     variables = {} if LONG else {"KAFKA_CONFIG_TRANSACTION_TIMEOUT_MS": "3000"}
     seconds = 35 if LONG else 12
     one = faulty.small_site(site, "exactly-once", **variables)
@@ -64,7 +64,7 @@ def a_task_may_outlast_the_transaction_timeout(site: Callable[..., Site]) -> Non
 
 
 def answers_above_a_waiting_request_survive_a_kill(site: Callable[..., Site]) -> None:
-    """The first request waits for its second attempt, those behind it are answered and stay so."""
+    """The first request waits for its second attempt. Those behind it are answered, and do not start again."""
     sites = [faulty.small_site(site, "exactly-once", WORKER_ORDERING=ordering) for ordering in ("key", "unordered")]
     for one in sites:
         one.submit([task(0, '{"do": "retry_until", "attempt": 2, "after": 600}', partition=0)])

@@ -26,17 +26,17 @@ HOUR = 3600.0
 
 
 def seconds(moment: float) -> str:
-    """A moment as seconds since the epoch."""
+    """Return a time as seconds since the epoch."""
     return f"{moment:.3f}"
 
 
 def zulu(moment: float) -> str:
-    """A moment as RFC 3339 writes it in UTC."""
+    """Return a time in UTC in the format of RFC 3339."""
     return dt.datetime.fromtimestamp(moment, dt.UTC).isoformat().replace("+00:00", "Z")
 
 
 def abroad(moment: float) -> str:
-    """The same with the offset of somewhere else."""
+    """Return a time in the format of RFC 3339 with another offset from UTC."""
     zone = dt.timezone(dt.timedelta(hours=5, minutes=45))
     return dt.datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")
 
@@ -45,13 +45,13 @@ FORMS = (seconds, zulu, abroad)
 
 
 def due(payload: str, deadline: str | None, partition: int = 0) -> Submission:
-    """A request with this deadline."""
+    """Return a request with this deadline."""
     value = None if deadline is None else deadline.encode()
     return task(1, payload, partition=partition)._replace(headers=(("x-deadline", value),))
 
 
 def what_is_past_due_is_answered_without_a_start(site: Callable[..., Site]) -> None:
-    """However it is written; and what is not past due is done."""
+    """This holds for each format of the deadline. Requests whose deadline has not passed are processed."""
     one = site(partitions=1)
     past = [due("late", form(time.time() - 60)) for form in FORMS]
     one.submit([*past, *[due("in time", form(time.time() + HOUR)) for form in FORMS], task(1, "no hurry", partition=0)])
@@ -64,14 +64,14 @@ def what_is_past_due_is_answered_without_a_start(site: Callable[..., Site]) -> N
         response = answer.response
         assert (response.isprocessed, response.attempt, response.error.type) == (False, 0, "Expired")
     with reading(one.bootstrap, one.dead, one.answer_partitions) as dead_letters:
-        assert dead_letters.read_all() == []  # an expiry is an answer, and no dead letter
+        assert dead_letters.read_all() == []  # an expired request has an answer, and no dead letter
 
 
 def what_is_past_due_while_it_waits_is_not_started(site: Callable[..., Site]) -> None:
-    """Behind a task, and between two attempts."""
+    """The deadline passes while one request waits behind a task, and another between two attempts."""
     one = site(partitions=2, WORKER_PROCESSES="2", WORKER_RETRY_BACKOFF="20s..20s")  # up to half of it is jitter
     replica = one.start().wait_ready()
-    # One partition each: what moves meanwhile takes no back-off along.
+    # One partition for each process: a partition that moves loses its back-off.
     until(lambda: [len(held) for held in members(one.bootstrap, one.group).values()] == [1, 1], replica.tail)
     first = time.time()
     one.submit([task(0, json.dumps({"do": "nap", "seconds": 8}), partition=0), due("go", seconds(first + 5), 0)])
@@ -83,7 +83,7 @@ def what_is_past_due_while_it_waits_is_not_started(site: Callable[..., Site]) ->
 
 
 def what_runs_is_cancelled_when_its_time_is_over(site: Callable[..., Site]) -> None:
-    """What it returns is its answer; if it raises, it has expired, and is not tried again."""
+    """If the task returns, its result is the answer. If it raises, it has expired, and has no other attempt."""
     one = site(partitions=2, WORKER_PROCESSES="2", WORKER_HANDLER="batches:clock")
     one.start().wait_ready()
     limit = time.time() + 6

@@ -1,4 +1,4 @@
-"""No request waits behind a long task of the only process, where WORKER_EXTRA_SLOTS allows others beside it."""
+"""With WORKER_EXTRA_SLOTS, other requests do not wait behind a long task of the only process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VARIABLES = {
 
 
 def started_and_ended(one: Site, sent: Sent) -> tuple[float, float]:
-    """Seconds since the epoch."""
+    """Return the start and the end of the answered attempt, in seconds since the epoch."""
     response = one.answer_to(sent).response
     return response.started_at.ToNanoseconds() / 1e9, response.finished_at.ToNanoseconds() / 1e9
 
@@ -38,8 +38,8 @@ def started_and_ended(one: Site, sent: Sent) -> tuple[float, float]:
     ("guarantee", "ordering"),
     [("exactly-once", "unordered"), ("at-least-once", "partition"), ("at-most-once", "key")],
 )
-def test_short_requests_pass_a_long_one(site: Callable[..., Site], guarantee: str, ordering: str) -> None:
-    """All but those that must not overtake it, and each is answered once."""
+def test_short_requests_overtake_a_long_one(site: Callable[..., Site], guarantee: str, ordering: str) -> None:
+    """Those that must not overtake it wait for it. Each request is answered once."""
     one = site(partitions=8, WORKER_GUARANTEE=guarantee, WORKER_ORDERING=ordering, **VARIABLES)
     replica = one.start().wait_ready()
     (long,) = one.submit([task(0, f'{{"do": "nap", "seconds": {LONG_SECONDS}}}', key=b"k0", partition=0)])
@@ -57,8 +57,8 @@ def test_short_requests_pass_a_long_one(site: Callable[..., Site], guarantee: st
     one.finish()
 
 
-def test_as_many_run_beside_a_long_one_as_there_are_slots(site: Callable[..., Site]) -> None:
-    """Each of two slots is used, and no more than these."""
+def test_as_many_tasks_run_beside_a_long_one_as_there_are_extra_slots(site: Callable[..., Site]) -> None:
+    """There are two extra slots. Both are used, and no more tasks run."""
     one = site(partitions=5, **VARIABLES | {"WORKER_EXTRA_SLOTS": "2"})
     one.start().wait_ready()
     (long,) = one.submit([task(0, '{"do": "nap", "seconds": 15}', partition=0)])

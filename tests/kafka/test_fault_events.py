@@ -1,4 +1,4 @@
-"""Everything but kills that may happen to a process with a task, under exactly-once and at-most-once.
+"""Faults other than kills in a process with a task, under exactly-once and at-most-once.
 
 Under at-least-once: ``test_scaling.py``, ``test_outage.py``, ``test_drain.py``.
 """
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
 
 NAP = '{"do": "nap", "seconds": 4}'
-LONG_NAP = '{"do": "nap", "seconds": 20}'  # time for another replica to start meanwhile, also on a busy machine
-LONGER_NAP = '{"do": "nap", "seconds": 60}'  # and to outlast the hold and the grace
+LONG_NAP = '{"do": "nap", "seconds": 20}'  # another replica can start meanwhile, also on a busy machine
+LONGER_NAP = '{"do": "nap", "seconds": 60}'  # longer than the hold and the grace too
 HEED = '{"do": "heed", "seconds": 60}'
 AWAY = 15.0  # seconds without a broker
 EXACTLY, AT_MOST = "exactly-once", "at-most-once"
 
 
 def outcomes(one: Site, sent: Sent) -> list[str]:
-    """Of the answers to a request that readers of committed records see."""
+    """Return the outcomes of a request's answers that readers of committed records see."""
     return [answer.outcome for answer in one.answers.read_all() if answer.origin == sent[:3]]
 
 
-# -- a process that is stopped past its session, and goes on when another has its partitions
+# -- a process that is stopped for longer than its session, and continues when its partitions have moved
 
 
 def zombie(guarantee: str, point: str, protocol: str = "consumer") -> Scenario:
-    """It is stopped at a point, and wakes up when its request is done elsewhere, or is known to be lost."""
+    """Return a scenario: a process stops at ``point``, and continues when its request is answered or lost."""
 
     def play(site: Callable[..., Site]) -> None:
         one = faulty.small_site(site, guarantee, KAFKA_GROUP_PROTOCOL=protocol, WORKER_LIVENESS_TIMEOUT="10m")
@@ -75,7 +75,7 @@ def zombie(guarantee: str, point: str, protocol: str = "consumer") -> Scenario:
 
 
 def taken_away(one: Site, payload: str) -> Sent:
-    """A request in the partition that another member will be given, which comes as soon as the task runs."""
+    """Submit a request to the partition that will move, and start another replica when its task runs."""
     moved = partition_that_moves(one)
     (sent,) = one.submit([task(0, payload, partition=moved)])
     one.wait_running(1)
@@ -84,7 +84,7 @@ def taken_away(one: Site, payload: str) -> Sent:
 
 
 def partition_that_moves(one: Site) -> int:
-    """Which of two partitions the broker takes from one member when another comes: the same one every time."""
+    """Return which of a member's two partitions moves when another member joins. It is the same one every time."""
     one.start().wait_ready()
     faulty.wait_members(one, 1)
     before = set(members(one.bootstrap, one.group))
@@ -116,7 +116,7 @@ def after_the_hold_exactly_once_does_it_again(site: Callable[..., Site]) -> None
 
 
 def after_the_hold_at_most_once_starts_it_no_second_time(site: Callable[..., Site]) -> None:
-    """A task that gives up is answered as cancelled, one that goes on with its result; both after the lease."""
+    """After the lease, a task that stops is answered as cancelled, and a task that continues with its result."""
     sites = [faulty.small_site(site, AT_MOST, WORKER_REVOKE_HOLD="2s") for _ in range(2)]
     sent = [taken_away(one, payload) for one, payload in zip(sites, (HEED, LONG_NAP), strict=True)]
     for one, first, outcome in zip(sites, sent, ("CANCELLED", "OK"), strict=True):
@@ -126,7 +126,7 @@ def after_the_hold_at_most_once_starts_it_no_second_time(site: Callable[..., Sit
 
 
 def a_member_that_is_given_up_while_it_holds_comes_back(site: Callable[..., Site]) -> None:
-    """It is stopped past its session while it holds a partition: of that its transaction alone tells it."""
+    """It is stopped for longer than its session while it holds a partition. It notices that only by its transaction."""
     one = faulty.small_site(site, EXACTLY, WORKER_LIVENESS_TIMEOUT="10m")
     first = taken_away(one, LONG_NAP)
     holder = one.replicas[0]
@@ -166,7 +166,7 @@ def sigterm_lets_the_task_finish(site: Callable[..., Site]) -> None:
 
 
 def a_second_sigterm_cancels(site: Callable[..., Site]) -> None:
-    """Exactly once the next replica does it again; at most once the answer says so, and that is all."""
+    """Under exactly-once the next replica runs the task again. Under at-most-once the answer is ``CANCELLED``."""
     for guarantee, starts, said in ((EXACTLY, 2, "OK"), (AT_MOST, 1, "CANCELLED")):
         one = faulty.small_site(site, guarantee)
         (first,) = one.submit([task(0, HEED, partition=0)])
@@ -186,7 +186,7 @@ def a_second_sigterm_cancels(site: Callable[..., Site]) -> None:
 
 
 def the_broker_goes_away_and_comes_back(site: Callable[..., Site]) -> None:
-    """Answers wait for it. What was lost to another lease meanwhile is done again under exactly-once alone."""
+    """Answers wait for the broker. If a partition is lost meanwhile, its tasks start again only under exactly-once."""
     with running_broker() as separate:
         sites = [site(at=separate, partitions=4, WORKER_GUARANTEE=guarantee) for guarantee in (EXACTLY, AT_MOST)]
         for one in sites:

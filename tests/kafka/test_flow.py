@@ -1,4 +1,4 @@
-"""Flow: partitions take turns, are paused one by one, and what is kept of them is bounded."""
+"""Flow control: partitions take turns, are paused separately, and have bounded queues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nap(seconds: float) -> str:
 
 
 def a_deep_partition_starves_no_shallow_one(site: Callable[..., Site]) -> None:
-    """Single tasks, in all three orderings: the shallow one comes when the deep one has long been at work."""
+    """In all three orderings, the shallow partition gets requests while tasks of the deep one run."""
     sites = {}
     for ordering in ("partition", "key", "unordered"):
         one = sites[ordering] = site(partitions=2, WORKER_ORDERING=ordering)
@@ -53,7 +53,7 @@ def a_deep_partition_starves_no_shallow_one(site: Callable[..., Site]) -> None:
 
 
 def a_full_partition_is_paused_alone(site: Callable[..., Site]) -> None:
-    """It waits for the next attempt of its first request; what comes to the other one is fetched meanwhile."""
+    """The partition waits for the next attempt of its first request. Meanwhile requests of the other are fetched."""
     one = site(partitions=2, WORKER_RETRY_BACKOFF="20s..20s")
     failing = json.dumps({"do": "fail_until", "attempt": 2})
     one.submit([task(0, failing, partition=0), *[task(n, "go", partition=0) for n in range(1, 9_000)]])
@@ -73,7 +73,7 @@ def a_full_partition_is_paused_alone(site: Callable[..., Site]) -> None:
 
 
 def large_requests_fill_no_memory(site: Callable[..., Site]) -> None:
-    """However many there are, of requests and of answers as large as they are only a few are kept."""
+    """A process keeps only a few requests and answers of 900 kB, however many there are."""
     one = site(partitions=4)
     load = "x" * 900_000
     replica = one.start().wait_ready()

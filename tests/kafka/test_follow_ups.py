@@ -1,4 +1,4 @@
-"""Follow-up requests on Kafka: a chain under kills, and a topic that nobody can write to."""
+"""Follow-up requests on Kafka: a chain under kills, and topics that cannot be written to."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STAGES = {"WORKER_HANDLER": "stages:handle", "WORKER_HANDLER_KWARGS": "{}"}
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_a_chain_of_three_stages_under_kills(site: Callable[..., Site], guarantee: str) -> None:
-    """Exactly once: one request and one answer per item and stage. At least once: at least one."""
+def test_a_chain_of_three_stages_completes_under_kills(site: Callable[..., Site], guarantee: str) -> None:
+    """Under exactly-once there is one request and one answer per item and stage. Under at-least-once: at least one."""
     one = site(partitions=6, WORKER_GUARANTEE=guarantee, WORKER_PROCESSES="2", WORKER_MAX_ATTEMPTS="20", **STAGES)
     replica = one.start()
     replica.wait_ready()
@@ -57,7 +57,7 @@ def test_a_chain_of_three_stages_under_kills(site: Callable[..., Site], guarante
     assert len(origins) == len(requests.records), "every request has an answer"
 
 
-def test_a_topic_that_cannot_be_written_makes_a_dead_letter(site: Callable[..., Site]) -> None:
+def test_a_follow_up_to_an_invalid_topic_makes_a_dead_letter(site: Callable[..., Site]) -> None:
     sites = [site(WORKER_GUARANTEE=name, **STAGES) for name in ("exactly-once", "at-least-once")]
     for one in sites:
         one.submit([task(0, "astray", partition=0), task(1, "c 1", partition=0)])
@@ -69,10 +69,10 @@ def test_a_topic_that_cannot_be_written_makes_a_dead_letter(site: Callable[..., 
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_a_response_topic_that_is_missing_for_a_while_makes_no_dead_letter(
+def test_an_ack_topic_that_is_missing_for_a_while_makes_no_dead_letter(
     site: Callable[..., Site], guarantee: str
 ) -> None:
-    """The topic of the follow-up is there, so only the answer waits."""
+    """The topic of the follow-up request exists, so only the answer waits."""
     one = site(partitions=1, WORKER_GUARANTEE=guarantee, **STAGES)
     replica = one.start()
     replica.wait_ready()
@@ -91,7 +91,7 @@ def test_a_response_topic_that_is_missing_for_a_while_makes_no_dead_letter(
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_a_topic_of_follow_ups_that_is_deleted_makes_dead_letters(site: Callable[..., Site], guarantee: str) -> None:
+def test_a_follow_up_to_a_deleted_topic_makes_a_dead_letter(site: Callable[..., Site], guarantee: str) -> None:
     one, deleted = site(partitions=1, WORKER_GUARANTEE=guarantee, **STAGES), f"deleted-{guarantee}"
     create_topics(one.bootstrap, [deleted], 1)
     one.start()

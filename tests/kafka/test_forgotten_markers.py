@@ -3,7 +3,7 @@
     E2E_LONG=1 pytest -n 0 -s tests/kafka/test_forgotten_markers.py
 
 Kafka 4.3.0, 4.3.1 and 4.4.0 forget it if the broker is the only one: see docs/decisions/0060. Then no consumer that
-reads only committed records gets past that transaction. If the first test fails, Kafka may have been mended.
+reads only committed records gets past that transaction. If the first test fails, Kafka may have been fixed.
 ``KAFKA_VERSION`` chooses the version, after ``KAFKA_VERSION=… scripts/setup broker``.
 """
 
@@ -52,20 +52,20 @@ class Open(NamedTuple):
     partition: int
 
 
-def test_the_only_broker_forgets_transactions_that_it_has_to_end(tmp_path: Path) -> None:
-    """Some partitions stay open, and the broker has logged that it skipped them."""
+def test_a_killed_single_broker_leaves_transactions_open(tmp_path: Path) -> None:
+    """The broker has logged that it skipped these partitions."""
     still_open = asyncio.run(killed(tmp_path, brokers=1))
     assert still_open, f"Kafka {VERSION} ended every transaction"
     assert _FORGOTTEN in (tmp_path / "broker-1/log").read_text()
 
 
 def test_three_brokers_end_every_transaction(tmp_path: Path) -> None:
-    """One of them is killed at a time, so every partition has a leader again at once."""
+    """The test kills one broker at a time, so every partition soon has a leader again."""
     assert not asyncio.run(killed(tmp_path, brokers=3))
 
 
 async def killed(folder: Path, *, brokers: int) -> list[Open]:
-    """Kill a broker in mid-transaction, again and again. Return what is still open half a minute after the last."""
+    """Kill brokers repeatedly during transactions. Return the partitions that are open half a minute after that."""
     async with chaos_cluster.running(folder, "forgotten-markers", Layout(brokers)) as cluster:
         topics = [f"kill-{number}" for number in range(KILLS)]
         for topic in topics:
@@ -100,7 +100,7 @@ async def kill_during_transactions(cluster: Cluster, topic: str) -> None:
 
 
 async def create(cluster: Cluster, topic: str) -> None:
-    """Create a topic as soon as the brokers are able to, and wait until the one that was killed follows again."""
+    """Create a topic as soon as the brokers are able to, and wait until the killed broker follows its leaders again."""
     new = _api.NewTopic(topic, PARTITIONS, len(cluster.nodes))
 
     async def created() -> bool:

@@ -1,4 +1,4 @@
-"""Handlers in child processes: whatever they do, the worker processes stay in the group and all is answered."""
+"""Faulty handlers in child processes: the worker processes stay in the group, and all requests are answered."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LIMITS = {
 }
 REBALANCES = ("partitions.assigned", "partitions.revoked", "partitions.lost")
 DIED, LATE, LARGE = "ProcessDied", "TimeLimitExceeded", "MemoryLimitExceeded"
-# What a handler does and the type of the error that it is answered with; none: it turns out OK.
+# Actions of a handler, and the type of the error in the answer. Without a type, the outcome is OK.
 FAULTS = {
     "segfault": DIED,
     "abort": DIED,
@@ -70,7 +70,7 @@ FAULTS = {
 
 
 def faults(site: Callable[..., Site], guarantee: str) -> None:
-    """Each between two good ones, over two processes."""
+    """Submit each fault between good requests, to two processes, and check that only the faults have effects."""
     attempts = 1 if guarantee == "at-most-once" else 2
     one = site(partitions=2, WORKER_PROCESSES="2", WORKER_GUARANTEE=guarantee, WORKER_MAX_ATTEMPTS="2", **LIMITS)
     replica = one.start(cwd=HANDLERS).wait_ready()
@@ -95,13 +95,13 @@ def faults(site: Callable[..., Site], guarantee: str) -> None:
 
 
 def warm_up(one: Site) -> None:
-    """Both processes have run a task."""
+    """Let both processes run tasks."""
     one.submit(task(number, "ok", partition=number % 2) for number in range(20))
     one.wait_answered()
 
 
 def submit_all(one: Site) -> tuple[dict[str, Sent], list[Sent]]:
-    """Fault and neighbour by turns, in the same partition."""
+    """Submit each fault with a good request behind it in the same partition. Return both groups."""
     rows = []
     for number, payload in enumerate(FAULTS):
         rows.append(task(100 + number, payload, partition=number % 2))
@@ -113,19 +113,19 @@ def submit_all(one: Site) -> tuple[dict[str, Sent], list[Sent]]:
 
 
 def check(payload: str, answer: Record, attempts: int) -> None:
-    """The answer is what the fault deserves."""
+    """Check that the answer is the expected one for this fault."""
     kind, response = FAULTS[payload], answer.response
     expected = ("DEAD_LETTERED", kind, attempts) if kind else ("OK", "", 1)
     assert (answer.outcome, response.error.type, response.attempt) == expected, f"{payload}\n{response}"
 
 
 def processes(replica: Replica) -> int:
-    """All that run below the supervisor; a handler that has forked and not waited leaves a zombie, which does not."""
+    """Return the number of running processes below the supervisor. Zombies of a handler that forks do not count."""
     return sum(map(alive, replica.descendants()))
 
 
 def descriptors(replica: Replica) -> int:
-    """Of all worker processes together."""
+    """Return the number of open files of all worker processes together."""
     return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in replica.pids())
 
 
@@ -142,7 +142,7 @@ def exactly_once(site: Callable[..., Site]) -> None:
 
 
 def a_kill_costs_milliseconds(site: Callable[..., Site]) -> None:
-    """From the limit and its grace to the end of the task, and from there to the start of the next."""
+    """This is the time from the end of the grace to the end of the task, and from there to the next start."""
     one = site(partitions=1, WORKER_MAX_ATTEMPTS="1", **LIMITS)
     one.start(cwd=HANDLERS).wait_ready()
     killed, following = [], []
@@ -163,7 +163,7 @@ def a_kill_costs_milliseconds(site: Callable[..., Site]) -> None:
 
 
 def a_drain_ends_a_task_that_does_not_heed_it(site: Callable[..., Site]) -> None:
-    """After the drain's time and the grace; another replica does it then."""
+    """The child process is killed after the drain time-out and the grace. The task stays for another replica."""
     variables = {**LIMITS, "WORKER_TASK_TIMEOUT": "0", "WORKER_DRAIN_TIMEOUT": "1s"}
     one = site(partitions=1, **variables)
     replica = one.start(cwd=HANDLERS).wait_ready()
@@ -177,7 +177,7 @@ def a_drain_ends_a_task_that_does_not_heed_it(site: Callable[..., Site]) -> None
 
 
 def a_handler_that_cannot_be_loaded(site: Callable[..., Site]) -> None:
-    """The same exit code and line as without child processes."""
+    """The exit code and the line are the same as without child processes."""
     one = site(partitions=1, **LIMITS)
     replica = one.start(cwd=HANDLERS, WORKER_HANDLER="nowhere:handle")
     assert replica.wait_exit() == 3
@@ -197,5 +197,5 @@ SCENARIOS = [
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_isolation(site: Callable[..., Site], scenario: Scenario) -> None:
-    """One after another: they measure times, and the machine is small."""
+    """The scenarios run one after another: they measure times, and the machine is small."""
     scenario(site)

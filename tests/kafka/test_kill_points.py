@@ -1,4 +1,4 @@
-"""A process killed at each point of a request's way, under each guarantee: what the user sees of it afterwards."""
+"""A process killed at each point of a request's path, under each guarantee, and what the user sees afterwards."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
 
-# A second and more: such tasks are started alone, and noted before.
+# More than a second: such a task starts alone, and its start limit is committed before.
 NAP = '{"do": "nap", "seconds": 1.1}'
 
 
 class Seen(NamedTuple):
-    """What is seen of the request that the process was killed with."""
+    """The expected observations of the request with which the process was killed."""
 
-    committed: int  # of its partition, when the process was dead
-    starts: int  # how often its handler began
-    attempts: tuple[list[int], ...]  # of its answers; one of these
-    lost: int = 0  # as counted
+    committed: int  # committed offset of its partition after the kill
+    starts: int  # starts of its handler
+    attempts: tuple[list[int], ...]  # attempts in its answers: one of these lists
+    lost: int = 0  # lost tasks that are counted
 
 
 ONCE, AGAIN, NONE = [1], [2], list[int]()
@@ -50,10 +50,10 @@ EXPECTED = {
     ("at-most-once", "before_start"): Seen(1, 0, (NONE,), 1),
     ("at-most-once", "in_task"): Seen(1, 1, (NONE,), 1),
     ("at-most-once", "after_produce"): Seen(1, 1, (NONE, ONCE), 1),
-    # It is answered, but nobody had noted that: the count is of what may be lost.
+    # It is answered, but no commit has recorded that. Tasks that may be lost are counted.
     ("at-most-once", "after_delivery"): Seen(1, 1, (ONCE,), 1),
     ("at-most-once", "after_commit"): Seen(1, 1, (ONCE,)),
-    # Result, offset and the handler's row are in the store once the task is through; answers are at-least-once.
+    # When the task has finished, the store has its result, offset and row. Answers are at-least-once.
     ("store", "in_task"): Seen(0, 2, (AGAIN,)),
     ("store", "finished"): Seen(0, 2, (AGAIN,)),
     ("store", "after_produce"): Seen(0, 1, (ONCE, [1, 1])),
@@ -63,7 +63,7 @@ EXPECTED = {
 
 
 def scenario(guarantee: str, point: str) -> Scenario:
-    """The scenario of one row."""
+    """Return the scenario of one row of ``EXPECTED``."""
 
     def play(site: Callable[..., Site]) -> None:
         expected = EXPECTED[guarantee, point]
@@ -81,7 +81,7 @@ def scenario(guarantee: str, point: str) -> Scenario:
 
 
 def kill(one: Site, point: str, expected: Seen, **variables: str) -> None:
-    """The request has its process to itself: one is answered before, in another partition, and others come later."""
+    """Kill the process with one request only. Another one is answered before, and more are submitted afterwards."""
     neighbours = one.submit([task(1, NAP, partition=1)])
     replica = faulty.start(one, point, **variables)
     one.wait_answered()
@@ -100,7 +100,7 @@ def kill(one: Site, point: str, expected: Seen, **variables: str) -> None:
 
 
 def check(one: Site, first: Sent, neighbours: list[Sent], expected: Seen) -> None:
-    """What was started, and what readers of committed records see."""
+    """Check the starts, and the answers that readers of committed records see."""
     places = Counter([sent[1:3] for sent in neighbours]) + Counter({first[1:3]: expected.starts})
     assert one.journal.starts() == places, one.tails()
     one.answers.read_all()

@@ -1,4 +1,4 @@
-"""Tasks longer than every time-out of the group: what the program is for."""
+"""Tasks longer than every time-out of the group: the main purpose of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VARIANTS = [
 
 
 def busy(site: Callable[..., Site], protocol: str, payload: str) -> Site:
-    """Two processes with a partition each, and in each partition a long task and a short one after it."""
+    """Start two processes with a partition each. Each partition has a long task and a short one behind it."""
     settings = {"WORKER_PROCESSES": "2", "WORKER_REVOKE_HOLD": HOLD, "WORKER_REVOKE_HOLD_CLASSIC": HOLD}
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL=protocol, **settings)
     if protocol == "consumer":
@@ -41,7 +41,7 @@ def busy(site: Callable[..., Site], protocol: str, payload: str) -> Site:
 
 @pytest.mark.timeout(240)
 def test_tasks_longer_than_session_and_hold_run_once(site: Callable[..., Site]) -> None:
-    """Sleeping, computing, or keeping the interpreter lock in C; under both protocols, all at the same time."""
+    """Tasks sleep, compute, or hold the interpreter lock in C, under both protocols. All cases run at the same time."""
     sites = [busy(site, protocol, payload) for protocol, payload, _ in VARIANTS]
     running = [set(one.wait_running(2).values()) for one in sites]
     for one in sites:

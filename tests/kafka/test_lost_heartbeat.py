@@ -1,4 +1,4 @@
-"""A rebalance whose one announcement to a member is lost (docs/decisions/0074)."""
+"""A rebalance whose only announcement to a member is lost (docs/decisions/0074)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Member:
 
 
 def shared(bootstrap: str, group: str) -> bool:
-    """Whether each of two members is to have something."""
+    """Return whether the group has two members, each with a target assignment."""
     with admin.AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}) as client:
         members = client.describe_consumer_groups([group], request_timeout=UNTIMED)[group].result(10).members
     targets = [one.target_assignment for one in members]
@@ -72,12 +72,12 @@ def shared(bootstrap: str, group: str) -> bool:
 
 @pytest.mark.parametrize("taken_back", [False, True])
 def test_a_member_that_missed_a_change_of_its_partitions_is_stale(tmp_path: Path, *, taken_back: bool) -> None:
-    """Also if the change was taken back before the first check, so that only a later one makes a difference."""
+    """This also holds if the change is undone before the first check, and only a later check finds a difference."""
     asyncio.run(_play(tmp_path, taken_back=taken_back))
 
 
-def test_a_removed_member_whose_client_finds_no_coordinator_notices_it(tmp_path: Path) -> None:
-    """Such a client sends no heartbeats, gets no answers, and would keep its partitions without limit."""
+def test_a_removed_member_whose_client_finds_no_coordinator_loses_its_partitions(tmp_path: Path) -> None:
+    """Such a client sends no heartbeats and gets no replies. Without the check it keeps its partitions forever."""
     asyncio.run(_cut_off(tmp_path))
 
 
@@ -105,7 +105,7 @@ async def _play(folder: Path, *, taken_back: bool) -> None:
     group, tag = f"g-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     async with clusters.running(folder / "kafka", tag, Layout(1)) as cluster:
         topics = await cluster.make_topics()
-        # Who does not poll sends no other heartbeats than these.
+        # A member that is not polled sends heartbeats only at this interval.
         await asyncio.to_thread(groups.configure, cluster.bootstrap, group, {"consumer.heartbeat.interval.ms": "15000"})
         first = Member(cluster, 0, group, topics.requests)
         await first.owns(PARTITIONS)
@@ -115,7 +115,7 @@ async def _play(folder: Path, *, taken_back: bool) -> None:
         way = cluster.links[0][0].back
         way.block()
         first.start()
-        await first.misses_a_reply()  # the one that has the change
+        await first.misses_a_reply()  # the reply with the change
         way.clear()
         if taken_back:
             await second.close()

@@ -1,4 +1,4 @@
-"""Who has which partitions: static members, names of replicas, replicas that come and go."""
+"""The assignment of partitions: static members, names of replicas, replicas that join and leave."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nap(seconds: float) -> str:
 
 
 def wait_shared(one: Site, count: int) -> dict[str, set[int]]:
-    """Wait until that many members have all the partitions and each has some; returns them."""
+    """Wait until the group has ``count`` members, each with partitions. Return them."""
     shared: dict[str, set[int]] = until(
         lambda: (now := members(one.bootstrap, one.group)) and len(now) == count and all(now.values()) and now,
         lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}",
@@ -47,7 +47,7 @@ def wait_shared(one: Site, count: int) -> dict[str, set[int]]:
 
 
 def events_of(replica: Replica, process: str, *names: str) -> list[dict[str, Any]]:
-    """The log lines of one process with these events."""
+    """Return the log lines of one process with these events."""
     return [entry for entry in replica.events(*names) if entry["process"] == process]
 
 
@@ -55,7 +55,7 @@ def events_of(replica: Replica, process: str, *names: str) -> list[dict[str, Any
 
 
 def a_killed_static_member_has_its_partitions_at_once(site: Callable[..., Site]) -> None:
-    """Under classic: long before its session is over, and nobody else's move."""
+    """Under classic, long before the session is over. No other member's partitions move."""
     one = site(
         partitions=4,
         WORKER_PROCESSES="2",
@@ -71,7 +71,7 @@ def a_killed_static_member_has_its_partitions_at_once(site: Callable[..., Site])
     victim = next(iter(running.values()))
     killed_at = time.monotonic()
     kill([victim])
-    # Of either of its two partitions: the one that is fetched first comes first, and then the other waits for its nap.
+    # A task of one of its two partitions: the one that is fetched first. The other one waits for the nap.
     until(lambda: {entry.pid for entry in one.journal.entries("start")} - set(running.values()), one.tails)
     waited = time.monotonic() - killed_at
     print(f"started again {waited:.1f} s after the kill; the session is {SESSION:.0f} s")  # noqa: T201 - measured
@@ -84,7 +84,7 @@ def a_killed_static_member_has_its_partitions_at_once(site: Callable[..., Site])
 
 
 def static_under_consumer(site: Callable[..., Site], session: float) -> tuple[Site, Replica]:
-    """One replica whose process is a static member, has partitions, and has nothing to do."""
+    """Start a replica whose process is a static member with partitions and no tasks. Return it with its site."""
     one = site(partitions=2, WORKER_REPLICA="here", KAFKA_GROUP_PROTOCOL="consumer", KAFKA_STATIC_MEMBERSHIP="on")
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": f"{session * 1000:.0f}"})
     replica = one.start().wait_ready()
@@ -95,7 +95,7 @@ def static_under_consumer(site: Callable[..., Site], session: float) -> tuple[Si
 
 
 def a_killed_static_member_is_removed_from_its_group(site: Callable[..., Site]) -> None:
-    """Under consumer, where the broker keeps its name until then: long before its session is over."""
+    """Under consumer, long before the session is over. Until the removal, the broker keeps the member's name."""
     one, replica = static_under_consumer(site, SESSION)
     killed_at = time.monotonic()
     kill(replica.pids())
@@ -107,7 +107,7 @@ def a_killed_static_member_is_removed_from_its_group(site: Callable[..., Site]) 
 
 
 def a_killed_static_replica_waits_for_its_session(site: Callable[..., Site]) -> None:
-    """Under consumer nobody removes the member: the next one tries again until the name is free, in one process."""
+    """Under consumer the member stays in the group. The next process retries until the name is free."""
     one, replica = static_under_consumer(site, 20.0)
     kill([replica.process.pid])
     replica.process.wait()
@@ -120,7 +120,7 @@ def a_killed_static_replica_waits_for_its_session(site: Callable[..., Site]) -> 
 
 
 def auto_is_static_where_it_helps(site: Callable[..., Site]) -> None:
-    """Under classic with a name that comes back: a restarted replica is the same members. Otherwise it is others."""
+    """Under classic, a replica that restarts with its name has the same members. Otherwise it has new ones."""
     cases = {
         "named": {"WORKER_REPLICA": "here", "KAFKA_GROUP_PROTOCOL": "classic"},
         "nameless": {"KAFKA_GROUP_PROTOCOL": "classic"},
@@ -134,7 +134,7 @@ def auto_is_static_where_it_helps(site: Callable[..., Site]) -> None:
         one.replicas[0].wait_ready()
         wait_shared(one, 1)
         one.stop()
-    # Who has left for good is no member any more, unless it is static and expected back.
+    # A process that has left is no longer a member, unless it is static and expected back.
     assert {name: len(members(one.bootstrap, one.group)) for name, one in sites.items()} == {
         "named": 1,
         "nameless": 0,
@@ -147,7 +147,7 @@ def auto_is_static_where_it_helps(site: Callable[..., Site]) -> None:
 
 
 def two_replicas_of_one_name_cannot_run_here(site: Callable[..., Site]) -> None:
-    """The second says so in one line; when the first is gone, however it went, the name is free."""
+    """The second replica ends with one line. When the first has ended, even after a kill, the name is free."""
     one = site(WORKER_REPLICA="twin")
     first = one.start().wait_ready()
     second = one.start()
@@ -176,12 +176,12 @@ def replicas_without_a_name_are_numbered(site: Callable[..., Site]) -> None:
 
 
 def moment(entry: dict[str, Any]) -> float:
-    """When a line was logged."""
+    """Return the time of a log line."""
     return dt.datetime.fromisoformat(entry["timestamp"]).timestamp()
 
 
 def a_partition_follows_its_task(site: Callable[..., Site]) -> None:
-    """Within two heartbeats of the answer to what ran there it is with its new owner."""
+    """The partition reaches its new owner within two heartbeats of the answer to its task."""
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_HANDLER="batches:gated")
     signal = one.folder / "signal"
     first = one.start().wait_ready()
@@ -205,7 +205,7 @@ def a_partition_follows_its_task(site: Callable[..., Site]) -> None:
 
 
 def one_four_one_starts_nothing_twice(site: Callable[..., Site]) -> None:
-    """And the first replica, whatever moves, always has a task."""
+    """The first replica always has a task, whichever partitions move."""
     seconds, each = (20, 1) if LONG else (2, 3)
     one = site(partitions=8, KAFKA_GROUP_PROTOCOL="consumer")
     first = one.start().wait_ready()

@@ -1,4 +1,4 @@
-"""The membership check while the broker stands still: docs/decisions/0074 says what the client does then."""
+"""The membership check while the broker is frozen. See docs/decisions/0074 for the behaviour of the client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
 
 ANSWER = 1.0  # seconds
-FROZEN = 1.0  # seconds: the answers come while, or after, they are given up
+FROZEN = 1.0  # seconds: the replies come about when the check stops waiting for them, or later
 
 
 @pytest.fixture
@@ -32,8 +32,10 @@ def private_broker() -> Iterator[Broker]:
         yield broker
 
 
-def test_checks_without_an_answer_leave_nothing_behind(private_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And they do not end the process when the broker is back."""
+def test_checks_without_a_reply_leave_no_threads_behind(
+    private_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not end the process when the broker continues."""
     monkeypatch.setattr(membership_check, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr(membership_check, "ANSWER_SECONDS", ANSWER)
     link = properties.Link(private_broker.bootstrap, f"g-{uuid.uuid4().hex[:8]}", {}, {"consumer": 60.0})
@@ -41,7 +43,7 @@ def test_checks_without_an_answer_leave_nothing_behind(private_broker: Broker, m
     for number in range(6):
         one.request()
         one.check("member", frozenset())
-        time.sleep(0.01 * number)  # it connects, looks for the coordinator, or has sent its request
+        time.sleep(0.01 * number)  # the check connects, looks for the coordinator, or has sent its request
         thaw = freeze(private_broker, FROZEN + 0.1 * number)
         wait_for_the_check()
         thaw.join()
@@ -55,7 +57,7 @@ def test_checks_without_an_answer_leave_nothing_behind(private_broker: Broker, m
 def test_a_member_that_the_group_does_not_know_is_fenced_if_it_had_joined(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, joined: bool
 ) -> None:
-    """A process that waits long to join, as after a crash under its name, must not be replaced for that."""
+    """A process may wait long to join, for example after a crash under its name. It must not be replaced meanwhile."""
     monkeypatch.setattr(membership_check, "CHECK_SECONDS", 0.0)
     scene = RealScene(broker)
     scene.member()  # so that the group exists

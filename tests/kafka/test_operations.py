@@ -28,7 +28,7 @@ Counters = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def counters(replica: Replica) -> Counters:
-    """Every sample that must never go back: of counters, and of the buckets and sums of histograms."""
+    """Return every sample that must never decrease: of counters, and of the buckets and sums of histograms."""
     page = replica.page("/metrics")
     assert page.status == 200
     return {
@@ -40,7 +40,7 @@ def counters(replica: Replica) -> Counters:
 
 
 def answered(found: Counters) -> float:
-    """How many requests were answered, by all processes."""
+    """Return how many requests all processes together have answered."""
     return sum(value for (name, _), value in found.items() if name == "worker_tasks_total")
 
 
@@ -58,13 +58,13 @@ def the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
     assert replica.page("/nonsense").status == 404
     replica.send(signal.SIGTERM)
     replica.wait_status("/readyz", 503)
-    assert replica.page("/livez").status == 200  # a replica that drains must not be killed for it
+    assert replica.page("/livez").status == 200  # a replica must not be killed because it drains
     assert replica.wait_exit() == 0, replica.tail()
     one.finish()
 
 
 def counters_never_go_back(site: Callable[..., Site]) -> None:
-    """Also over the death of the process that counted."""
+    """This also holds after the death of a process that has counted."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})  # the partitions move sooner
     replica = one.start().wait_ready()

@@ -1,4 +1,4 @@
-"""The three orderings: what may start before what, and what outlives a crash out of order."""
+"""The three orderings: the order of starts, and a crash after requests were answered out of order."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
-LIMIT = 4_095  # characters that fit beside an offset
+LIMIT = 4_095  # characters of commit metadata that fit beside an offset
 
 
 def retry(until_attempt: int, after: float) -> str:
-    """A request that asks to be tried again later."""
+    """Return a payload that asks for another attempt later."""
     return json.dumps({"do": "retry_until", "attempt": until_attempt, "after": after})
 
 
@@ -40,7 +40,7 @@ def nap(seconds: float) -> str:
 
 
 def metadata(one: Site, partition: int = 0) -> str:
-    """What stands beside the committed offset."""
+    """Return the commit metadata of a partition."""
     client = AdminClient({"bootstrap.servers": one.bootstrap})
     ((_, future),) = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(one.group)]).items()
     found = {p.partition: p.metadata or "" for p in future.result(30).topic_partitions if p.topic == one.requests}
@@ -48,21 +48,21 @@ def metadata(one: Site, partition: int = 0) -> str:
 
 
 def offsets(one: Site, partition: int = 0) -> list[int]:
-    """The offsets that were started, in order, each as often as that."""
+    """Return the offset of each start, in order."""
     return [entry.offset for entry in one.journal.entries("start") if entry.partition == partition]
 
 
 def only_once(one: Site, *but: int) -> None:
-    """No request of partition 0 was started twice but these."""
+    """Check that only these requests of partition 0 started more than once."""
     twice = {place[1] for place, count in one.journal.starts().items() if count > 1}
     assert twice == set(but), one.tails()
 
 
-# ---------------------------------------------------------------- while all is well
+# ---------------------------------------------------------------- without crashes
 
 
 def a_key_keeps_its_order_and_holds_up_no_other(site: Callable[..., Site]) -> None:
-    """The first of key a fails and waits: nothing of a starts meanwhile, all of b and c does."""
+    """The first request of key a waits for its next attempt. Meanwhile no other of a starts, and all of b and c do."""
     one = site(partitions=1, WORKER_ORDERING="key")
     rows = [("a", retry(2, 6.0)), *[(key, "go") for _ in range(10) for key in "abc"], ("b", retry(3, 0.5)), ("b", "go")]
     one.submit(task(n, payload, key=key.encode(), partition=0) for n, (key, payload) in enumerate(rows))
@@ -81,7 +81,7 @@ def a_key_keeps_its_order_and_holds_up_no_other(site: Callable[..., Site]) -> No
 
 
 def unordered_tasks_wait_for_nobody(site: Callable[..., Site]) -> None:
-    """Not even those of the same key."""
+    """Requests of the same key do not wait for each other."""
     one = site(partitions=1, WORKER_ORDERING="unordered")
     one.submit(task(n, retry(2, 6.0) if n % 5 == 0 else "go", key=b"same", partition=0) for n in range(25))
     one.start()
@@ -91,7 +91,7 @@ def unordered_tasks_wait_for_nobody(site: Callable[..., Site]) -> None:
 
 
 def a_partition_waits_for_its_failure(site: Callable[..., Site]) -> None:
-    """The default: for comparison, and no other partition waits with it."""
+    """This is the default ordering, for comparison. No other partition waits."""
     one = site(partitions=2)
     one.submit(task(n, retry(2, 6.0) if n == 0 else "go", partition=0) for n in range(5))
     one.submit(task(n, "go", partition=1) for n in range(5))
@@ -107,7 +107,7 @@ def a_partition_waits_for_its_failure(site: Callable[..., Site]) -> None:
 
 
 def what_was_answered_out_of_order_outlives_a_crash(site: Callable[..., Site]) -> None:
-    """Neither started nor answered a second time; under both guarantees and both orderings."""
+    """These requests do not start again and are not answered again, under two guarantees and two orderings."""
     cases = [("at-least-once", "unordered"), ("exactly-once", "key")]
     sites = [site(partitions=1, WORKER_GUARANTEE=guarantee, WORKER_ORDERING=order) for guarantee, order in cases]
     for one in sites:
@@ -133,7 +133,7 @@ def what_was_answered_out_of_order_outlives_a_crash(site: Callable[..., Site]) -
 
 
 def answered_out_of_order(one: Site) -> int:
-    """How many requests above the lowest open one are noted as answered."""
+    """Return how many offsets above the lowest incomplete one the commit metadata record as answered."""
     runs = next((field[1:] for field in metadata(one).split() if field.startswith("d")), "")
     return sum(int(length, 16) for length in runs.split(",")[1::2]) if runs else 0
 
@@ -152,7 +152,7 @@ FOREIGN = {
 
 
 def commit(one: Site, places: list[TopicPartition]) -> None:
-    """As somebody else's tool would, once the broker is ready for it."""
+    """Commit these offsets as another tool would, when the broker is ready."""
     client = Consumer({"bootstrap.servers": one.bootstrap, "group.id": one.group})
 
     def done() -> bool:
@@ -165,7 +165,7 @@ def commit(one: Site, places: list[TopicPartition]) -> None:
 
 
 def what_others_have_noted_is_ignored(site: Callable[..., Site]) -> None:
-    """With a warning, and all the work is done."""
+    """The worker warns about foreign commit metadata, and processes all requests."""
     one = site(partitions=len(FOREIGN), WORKER_ORDERING="unordered")
     commit(one, [TopicPartition(one.requests, n, 0, text) for n, text in enumerate(FOREIGN.values())])
     one.submit(task(n, "go", partition=n % len(FOREIGN)) for n in range(10 * len(FOREIGN)))
@@ -173,15 +173,15 @@ def what_others_have_noted_is_ignored(site: Callable[..., Site]) -> None:
     one.finish()
     one.started_once()
     ignored = {entry["partition"] for entry in replica.events("commit_metadata.ignored")}
-    readable = list(FOREIGN).index("a huge count")  # strange, but in good order
+    readable = list(FOREIGN).index("a huge count")  # unusual, but valid
     assert ignored >= {f"{one.requests}[{n}]" for n in range(len(FOREIGN)) if n != readable}, one.tails()
 
 
-# ---------------------------------------------------------------- more than fits
+# ---------------------------------------------------------------- more metadata than fits
 
 
 def separate_failures_stop_new_starts_and_are_got_over(site: Callable[..., Site]) -> None:
-    """Every second request fails: no more than what fits beside the offset is started. A crash then repeats nothing."""
+    """Every second request fails. Starts stop when the metadata are full. A crash then repeats no answered request."""
     count = 1_000
     one = site(partitions=1, WORKER_ORDERING="unordered", WORKER_PROCESSES="1")
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})

@@ -31,11 +31,13 @@ def separate_broker() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"] if LONG else ["stop"])
-def test_an_outage_is_waited_out(site: Callable[..., Site], separate_broker: Broker, ending: str) -> None:
-    """Everything is answered, by the same processes unless a client is stranded. The log explains any second answer."""
+def test_a_replica_answers_all_requests_after_an_outage(
+    site: Callable[..., Site], separate_broker: Broker, ending: str
+) -> None:
+    """Its processes stay the same unless a client is stranded. Only requests of lost partitions have two answers."""
     one = site(at=separate_broker, partitions=4, WORKER_PROCESSES="2")
     replica = one.start().wait_ready()
-    # Half of the tasks are quick, half take longer than the way there and back.
+    # Half of the tasks are quick, and half take longer than a round trip to the broker.
     one.submit(task(n, '{"do": "nap", "seconds": 0.6}' if n % 2 else "go", partition=n // 2 % 4) for n in range(TASKS))
     until(lambda: sum(one.counts().values()) >= TASKS // 5, one.tails)
     pids = replica.pids()

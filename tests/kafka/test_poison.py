@@ -1,4 +1,4 @@
-"""Requests that go wrong in every way, each with a good neighbour behind it, all through one replica."""
+"""Requests that fail in many ways, each with a good neighbour behind it, all for one replica."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 ATTEMPTS = 2
 HEADERS = (("trace", b"\x00\xff\xfe"), ("twice", b"1"), ("twice", None), ("", b""))
 LARGE = "ä" * 450_000  # of two bytes each
-LARGEST = 1_048_588 - 200  # bytes: what a topic takes by default, less the record around them
+LARGEST = 1_048_588 - 200  # bytes: the default maximum of a topic, without the rest of the record
 
 
 class Poison(NamedTuple):
-    """A value and what becomes of it. ``error`` is the type in answer and dead letter; None: it turns out OK."""
+    """A value and its expected end. ``error`` is the type in answer and dead letter. With None, the outcome is OK."""
 
     name: str
     value: bytes | None
@@ -36,17 +36,17 @@ class Poison(NamedTuple):
     attempts: int = 1
     result: bytes = b""
     large: bool = (
-        False  # the record is as large as its topic takes: with more headers, or in an answer, it is too large
+        False  # the record has the maximum size of its topic, and is too large with more headers or in an answer
     )
 
 
 def doing(name: str, error: str | None = None, attempts: int = 1, result: bytes = b"", **arguments: object) -> Poison:
-    """A well-formed request with a nasty wish."""
+    """Return a case with a well-formed request for which the handler does something unusual."""
     return Poison(name, request(7, json.dumps(arguments)), error, attempts, result)
 
 
 def raising(kind: str, attempts: int = ATTEMPTS, text: str = "as told") -> Poison:
-    """A request whose handler raises."""
+    """Return a case with a request whose handler raises."""
     return doing(f"raises {kind}", kind, attempts, do="fail", kind=kind, text=text)
 
 
@@ -95,17 +95,17 @@ CASES = MALFORMED + RESULTS + FAILURES + CHILDREN
 
 
 class Aftermath(NamedTuple):
-    """What a run over all cases left behind."""
+    """The results of a run over all cases."""
 
     site: Site
     poisons: dict[str, Sent]
     neighbours: dict[str, Sent]
     dead_letters: dict[tuple[int, int], list[Record]]  # by the partition and offset in their headers
-    trouble: str  # what went wrong for all, so that each case is still looked at
+    trouble: str  # what failed in the run as a whole, so that each case is still checked
 
 
 def submissions() -> Iterator[Submission]:
-    """Poison and neighbour by turns, both in the same partition."""
+    """Yield each poison request and then its neighbour, both in the same partition."""
     for number, case in enumerate(CASES):
         yield Submission(case.value, case.name.encode(), number % 2, HEADERS)
         yield task(1000 + number, "good", partition=number % 2)
@@ -129,7 +129,7 @@ def after(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def trouble_of(site: Site, replica: Replica, pids: list[int]) -> str:
-    """Wait for the end of it all; what was wrong with it, or nothing."""
+    """Wait until the run has finished. Return what failed, or an empty text."""
     try:
         site.wait_answered(seconds=40)
         assert replica.pids() == pids, f"a process did not survive\n{replica.tail()}"
@@ -155,8 +155,8 @@ def test_every_request_is_answered_once_and_committed_by_the_same_processes(afte
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_it_ends_as_the_contract_says(after: Aftermath, case: Poison) -> None:
-    """Exactly one answer, with the right outcome; the neighbour is well."""
+def test_each_request_ends_as_the_contract_says(after: Aftermath, case: Poison) -> None:
+    """It has exactly one answer, with the right outcome. Its neighbour succeeds."""
     sent = after.poisons[case.name]
     answer = after.site.answer_to(sent)
     response = answer.response
@@ -172,8 +172,8 @@ def test_it_ends_as_the_contract_says(after: Aftermath, case: Poison) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poison) -> None:
-    """Byte for byte, the headers of the original first; and there is none for what turned out well."""
+def test_a_dead_letter_has_the_original_request_and_the_reason(after: Aftermath, case: Poison) -> None:
+    """The request is copied byte for byte, with its headers first. A successful request has no dead letter."""
     sent = after.poisons[case.name]
     dead_letters = after.dead_letters.get((sent.partition, sent.offset), [])
     if case.error is None:
@@ -193,8 +193,8 @@ def test_a_dead_letter_is_the_original_and_tells_why(after: Aftermath, case: Poi
     assert ("x-value-dropped" in added) == case.large
 
 
-def test_the_answers_say_what_went_wrong(after: Aftermath) -> None:
-    """The user's own words and lines, without ours."""
+def test_an_answer_has_the_message_and_the_traceback_of_its_error(after: Aftermath) -> None:
+    """The traceback has the lines of the user's code, without those of the worker."""
     error = after.site.answer_to(after.poisons["raises ValueError"]).response.error
     assert error.message == "as told"
     assert "handlers/work.py" in error.traceback
@@ -203,8 +203,8 @@ def test_the_answers_say_what_went_wrong(after: Aftermath) -> None:
     assert after.site.answer_to(after.poisons["raises Reject"]).response.error.message == "as told"
 
 
-def test_good_requests_and_poison_are_what_they_are_said_to_be() -> None:
-    """The malformed ones are malformed to protobuf too, and all the others are not."""
+def test_protobuf_parses_all_cases_except_the_malformed_ones() -> None:
+    """This checks the cases of this file, except the null and the empty value."""
     parse = message("Request").FromString
     for case in CASES:
         if case in MALFORMED[2:]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.kafka
 
-ck: Any = admin  # whose types do not export the names it documents
+ck: Any = admin  # its types do not export the names that it documents
 
 # One listener, with passwords. \\u003b is a semicolon; a plain one would separate properties here.
 SECURED = r"""
@@ -44,7 +44,7 @@ super.users=User:admin;User:ANONYMOUS
 
 
 def target(bootstrap: str, requests: str, answers: str, **variables: str) -> Target:
-    """The target that the settings give preflight."""
+    """Return the target that preflight gets from these settings."""
     return render.target(
         Settings.load(
             {
@@ -75,15 +75,15 @@ def config(broker: Broker, topic: str) -> Any:
 # ---------------------------------------------------------------- results
 
 
-def test_the_partitions_of_all_request_topics(broker: Broker) -> None:
-    """They are counted together."""
+def test_the_partitions_of_all_request_topics_are_counted(broker: Broker) -> None:
+    """Preflight returns their sum."""
     one, two, answers = broker.topic(3), broker.topic(2), broker.topic(1)
 
     assert run(target(broker.bootstrap, f"{one},{two}", answers)).partitions == 5
 
 
-def test_a_dead_letter_topic_is_made_like_the_request_topic(broker: Broker) -> None:
-    """With its partitions and replicas, and room for a request and its headers; once, however often it starts."""
+def test_a_dead_letter_topic_is_created_like_the_request_topic(broker: Broker) -> None:
+    """It has as many partitions and replicas, and room for a request and its headers. It is created only once."""
     requests, answers = broker.topic(3, {"max.message.bytes": "2000000"}), broker.topic(1)
     goal = target(broker.bootstrap, requests, answers)
     first, second = run(goal), run(goal)
@@ -96,8 +96,8 @@ def test_a_dead_letter_topic_is_made_like_the_request_topic(broker: Broker) -> N
     assert first.max_dead_letter_bytes > 2_000_000
 
 
-def test_answers_fit_exactly(broker: Broker) -> None:
-    """A record of as many bytes as preflight says is taken by the topic."""
+def test_the_topic_accepts_an_answer_of_the_maximum_size(broker: Broker) -> None:
+    """Preflight returns this size in bytes."""
     requests, answers = broker.topic(1), broker.topic(1, {"max.message.bytes": "50000"})
     goal = target(broker.bootstrap, requests, answers)
     room = run(goal).max_answer_bytes
@@ -110,8 +110,8 @@ def test_answers_fit_exactly(broker: Broker) -> None:
     assert failures == [None]
 
 
-def test_the_limit_of_the_client_counts(broker: Broker) -> None:
-    """A message.max.bytes given by the user bounds answers and dead letters below what the topics take."""
+def test_the_message_size_limit_of_the_client_counts(broker: Broker) -> None:
+    """A message.max.bytes from the user limits answers and dead letters below the limits of the topics."""
     requests, answers = broker.topic(1), broker.topic(1)
     facts = run(target(broker.bootstrap, requests, answers, KAFKA_CONFIG_MESSAGE_MAX_BYTES="20000"))
 
@@ -119,8 +119,8 @@ def test_the_limit_of_the_client_counts(broker: Broker) -> None:
     assert "raise its max.message.bytes" in "".join(facts.warnings)
 
 
-def test_a_compacted_topic_is_warned_of(broker: Broker) -> None:
-    """Answers without a key would be refused there."""
+def test_preflight_warns_about_a_compacted_ack_topic(broker: Broker) -> None:
+    """Such a topic refuses answers without a key."""
     requests, answers = broker.topic(1), broker.topic(1, {"cleanup.policy": "compact"})
 
     assert f"topic '{answers}' is compacted" in "".join(run(target(broker.bootstrap, requests, answers)).warnings)
@@ -130,8 +130,8 @@ def test_a_compacted_topic_is_warned_of(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("variable", ["KAFKA_REQUEST_TOPIC", "KAFKA_ACK_TOPIC"])
-def test_a_missing_topic(broker: Broker, variable: str) -> None:
-    """Is waited for, named in the end, and not created by having been looked at."""
+def test_preflight_waits_for_a_missing_topic_and_then_names_it(broker: Broker, variable: str) -> None:
+    """It does not create the topic by looking for it."""
     requests, answers, missing = broker.topic(1), broker.topic(1), f"missing-{uuid.uuid4().hex[:8]}"
     began = time.monotonic()
     with pytest.raises(BrokerError) as caught:
@@ -143,8 +143,8 @@ def test_a_missing_topic(broker: Broker, variable: str) -> None:
     assert look(broker, f"{missing}.dlq").code == "UNKNOWN_TOPIC_OR_PART"
 
 
-def test_a_topic_that_comes_later(broker: Broker) -> None:
-    """Preflight says once what it waits for, and goes on when it is there."""
+def test_preflight_continues_when_a_missing_topic_is_created(broker: Broker) -> None:
+    """It reports once that it waits."""
     requests, late, said = broker.topic(1), f"late-{uuid.uuid4().hex[:8]}", []
     create = threading.Event()
 
@@ -166,18 +166,18 @@ def test_a_topic_that_comes_later(broker: Broker) -> None:
     assert [line.partition(": ")[0] for line in said] == ["waiting up to 10 s"]
 
 
-# ---------------------------------------------------------------- brokers that are not there
+# ---------------------------------------------------------------- brokers that cannot be reached
 
 
 @contextlib.contextmanager
 def black_hole() -> Iterator[str]:
-    """An address that accepts connections and never says a word."""
+    """Yield an address that accepts connections and never replies."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_broker_that_says_nothing() -> None:
-    """The time-out holds to a second or two."""
+def test_a_broker_that_does_not_reply_is_reported_after_the_time_out() -> None:
+    """The time-out is exceeded by less than two seconds."""
     began = time.monotonic()
     with black_hole() as address, pytest.raises(BrokerError) as caught:
         run(target(address, "requests", "answers", KAFKA_CONNECT_TIMEOUT="2s"))
@@ -196,14 +196,14 @@ def test_a_broker_that_says_nothing() -> None:
         (None, {"KAFKA_CONFIG_SECURITY_PROTOCOL": "SSL"}, ("no TLS connection", "KAFKA_CONFIG_SECURITY_PROTOCOL")),
     ],
 )
-def test_why_there_is_no_connection(
+def test_the_error_says_why_there_is_no_connection(
     broker: Broker,
     address: str | None,
     variables: dict[str, str],
     said: tuple[str, ...],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """One line that says what is wrong and what to look at; the client itself prints nothing."""
+    """It is one line with the cause and the setting to check. The client itself prints nothing."""
     with pytest.raises(BrokerError) as caught:
         run(target(address or broker.bootstrap, "requests", "answers", KAFKA_CONNECT_TIMEOUT="1s", **variables))
 
@@ -213,8 +213,8 @@ def test_why_there_is_no_connection(
 
 
 @pytest.mark.parametrize(("codes", "reason"), [([], None), ([KafkaError._RESOLVE], "_RESOLVE")])
-def test_that_all_brokers_are_down_is_no_reason(codes: list[int], reason: str | None) -> None:
-    """It only repeats that none could be reached; what was said before it says why."""
+def test_the_error_all_brokers_down_is_not_reported_as_a_cause(codes: list[int], reason: str | None) -> None:
+    """It only repeats that no broker could be reached. The error before it has the cause."""
     client = Admin({"bootstrap.servers": "127.0.0.1:1"})
     for code in (*codes, KafkaError._ALL_BROKERS_DOWN):
         client._on_error(KafkaError(code))
@@ -226,7 +226,7 @@ def test_that_all_brokers_are_down_is_no_reason(codes: list[int], reason: str | 
 
 
 class Secured:
-    """A broker with passwords, where user ``app`` may only do what it has been granted."""
+    """A broker with passwords, where user ``app`` has only the permissions that it has been granted."""
 
     def __init__(self, broker: Broker) -> None:
         self.bootstrap = broker.bootstrap
@@ -269,8 +269,8 @@ def secured() -> Iterator[Secured]:
         yield Secured(broker)
 
 
-def test_a_wrong_password(secured: Secured) -> None:
-    """It is reported at once, since waiting would not change it. The password is not in the line."""
+def test_a_wrong_password_is_reported_without_a_wait(secured: Secured) -> None:
+    """Waiting would not change it. The error does not contain the password."""
     began = time.monotonic()
     with pytest.raises(BrokerError) as caught:
         run(secured.target("tr0ub4dor", KAFKA_CONNECT_TIMEOUT="30s"))
@@ -281,14 +281,14 @@ def test_a_wrong_password(secured: Secured) -> None:
     assert "tr0ub4dor" not in str(caught.value)
 
 
-def test_a_mechanism_that_the_broker_does_not_have(secured: Secured) -> None:
-    """The line names those that it has."""
+def test_an_unsupported_mechanism_is_reported(secured: Secured) -> None:
+    """The error names the mechanisms that the broker supports."""
     with pytest.raises(BrokerError, match=r"refuses the credentials .*supported mechanisms: PLAIN"):
         run(secured.target(KAFKA_CONFIG_SASL_MECHANISM="SCRAM-SHA-256"))
 
 
-def test_permissions_one_after_the_other(secured: Secured) -> None:
-    """Each missing one is named, until all are there. Limits that may not be read are assumed to be the default."""
+def test_each_missing_permission_is_named(secured: Secured) -> None:
+    """There is one error after another until all are granted. A limit that cannot be read counts as the default."""
     dead_letters = f"{secured.requests}.dlq"
     for kind, name, operation, said in (
         ("TOPIC", secured.requests, "READ", f"no permission to READ topic '{secured.requests}' (KAFKA_REQUEST_TOPIC)"),

@@ -1,4 +1,4 @@
-"""Brokers that do not have the consumer protocol."""
+"""The choice of the group protocol, on brokers with and without the consumer protocol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
 def wait_protocol(replica: Replica, protocol: str) -> None:
-    """All processes show it; what they show may be half a second old."""
+    """Wait until all processes report this protocol. Their reports may be half a second old."""
     until(lambda: {process["protocol"] for process in replica.tasks()} == {protocol}, replica.tail, 5)
 
 
@@ -34,7 +34,7 @@ def test_auto_falls_back_to_classic(site: Callable[..., Site]) -> None:
         one.started_once()
 
 
-def test_auto_takes_the_consumer_protocol_where_it_is(site: Callable[..., Site]) -> None:
+def test_auto_uses_the_consumer_protocol_if_the_broker_has_it(site: Callable[..., Site]) -> None:
     one = site()
     replica = one.start().wait_ready()
     wait_protocol(replica, "consumer")

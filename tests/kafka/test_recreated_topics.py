@@ -26,7 +26,7 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-onc
 
 
 def forget(one: Site) -> None:
-    """What was sent so far is gone with its topic, and its offsets are used again."""
+    """Forget the sent requests, and recreate the ack topic. New requests will have the same offsets again."""
     one.sent.clear()
     one.answers.close()
     recreate_topic(one.bootstrap, one.ack, one.answer_partitions)
@@ -35,10 +35,10 @@ def forget(one: Site) -> None:
 
 @GUARANTEES
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_an_idle_worker_answers_the_requests_of_a_new_topic_that_is_shorter(
+def test_an_idle_worker_answers_the_requests_of_a_shorter_new_topic(
     site: Callable[..., Site], guarantee: str, protocol: str
 ) -> None:
-    """Shorter than the committed offset, until the worker has noticed it."""
+    """Until the worker notices the new topic, its end is below the committed offset."""
     one = site(partitions=1, WORKER_GUARANTEE=guarantee, KAFKA_GROUP_PROTOCOL=protocol)
     one.submit([task(1, "go", partition=0)] * 5)
     one.start().wait_ready()
@@ -53,7 +53,9 @@ def test_an_idle_worker_answers_the_requests_of_a_new_topic_that_is_shorter(
 
 
 @GUARANTEES
-def test_a_worker_that_was_stopped_meanwhile_answers_them(site: Callable[..., Site], guarantee: str) -> None:
+def test_a_worker_answers_the_requests_of_a_topic_recreated_while_it_was_stopped(
+    site: Callable[..., Site], guarantee: str
+) -> None:
     one = site(partitions=1, WORKER_GUARANTEE=guarantee)
     one.submit([task(1, "go", partition=0)] * 5)
     one.start()
@@ -82,7 +84,7 @@ def test_answers_and_dead_letters_go_to_the_new_topics(site: Callable[..., Site]
 
 
 @GUARANTEES
-def test_states_and_cancel_requests_go_through_the_new_topic(site: Callable[..., Site], guarantee: str) -> None:
+def test_states_and_cancel_requests_go_to_the_new_state_topic(site: Callable[..., Site], guarantee: str) -> None:
     one = site(partitions=1, WORKER_GUARANTEE=guarantee, WORKER_HANDLER="steps:handle", WORKER_HANDLER_KWARGS="{}")
     states = States(one.bootstrap)
     one.start(KAFKA_STATE_TOPIC=states.topic).wait_ready()

@@ -1,4 +1,4 @@
-"""Two records with the same offset, as a broker may leave them that went on after its disk was full."""
+"""Two records with the same offset, as a broker may write them if it continues after its disk was full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens around a running task must not cost it: coordinators that are away, partitions that move."""
+"""Running tasks survive a coordinator that does not reply and partitions that move."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
 
 FROZEN = 60.0 if LONG else 15.0  # seconds without the broker
 NO_OFFSETS = 45.0 if LONG else 10.0  # seconds without an answer about committed offsets
-SOON = 20.0  # seconds in which other work goes on
+SOON = 20.0  # seconds within which other requests are answered
 HOLD = 5.0
 
 
 def a_coordinator_that_is_away_after_an_assignment_redoes_no_task(site: Callable[..., Site]) -> None:
-    """Neither is its committed offset to be had, nor does the broker answer, while a task runs (B2)."""
+    """While a task runs, the client gets no committed offset for a new partition, and the broker freezes (B2)."""
     with running_broker() as broker:
         one = site(at=broker, partitions=2, KAFKA_GROUP_PROTOCOL="consumer")
         _freeze_after_an_assignment(one, broker)
@@ -70,7 +70,7 @@ def _freeze_after_an_assignment(one: Site, broker: Broker) -> None:
 
 
 def a_task_that_outlives_its_hold_delays_no_other_work_for_long(site: Callable[..., Site]) -> None:
-    """Under ``classic``, with a hold of 5 s, for a task of a minute that ignores its cancellation (B4)."""
+    """The protocol is ``classic``, the hold is 5 s, and the task takes a minute and ignores its cancellation (B4)."""
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL="classic", WORKER_REVOKE_HOLD_CLASSIC=f"{HOLD:.0f}s")
     moved = partition_that_moves(one)
     (long,) = one.submit([task(0, '{"do": "nap", "seconds": 60}', partition=moved)])

@@ -1,4 +1,4 @@
-"""Replicas come and go while tasks run."""
+"""Replicas join and leave while tasks run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTITIONS = 8
 
 
 def share(one: Site) -> list[int]:
-    """How many partitions each member of the group has, ascending."""
+    """Return how many partitions each member of the group has, ascending."""
     return sorted(map(len, members(one.bootstrap, one.group).values()))
 
 
@@ -33,7 +33,7 @@ def wait_share(one: Site, expected: list[int]) -> None:
 
 
 def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
-    """Under the consumer protocol: a partition that moves waits for its running task, whatever that takes."""
+    """Under the consumer protocol, a partition that moves waits for its running task, however long that takes."""
     one = site(partitions=PARTITIONS, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     first = one.start().wait_ready()
     naps = ['{"do": "nap", "seconds": 3}', *['{"do": "nap", "seconds": 0.5}'] * 3]
@@ -50,7 +50,7 @@ def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
 
 
 def partition_that_moves(one: Site) -> int:
-    """Which of two partitions the broker takes from one member when another comes: the same one every time."""
+    """Return which of a member's two partitions moves when another member joins. It is the same one every time."""
     one.start().wait_ready()
     wait_share(one, [2])
     before = set(members(one.bootstrap, one.group))
@@ -63,9 +63,9 @@ def partition_that_moves(one: Site) -> int:
 
 
 def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
-    """It is started again elsewhere, and what the first start still comes to is no second answer."""
+    """After the hold, the task starts again in another process. The result of the first start is no second answer."""
     sites = [site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="2s") for _ in range(2)]
-    for one, action in zip(sites, ["heed", "nap"], strict=True):  # the one listens when it is cancelled
+    for one, action in zip(sites, ["heed", "nap"], strict=True):  # only ``heed`` ends when it is cancelled
         moved = partition_that_moves(one)
         one.submit([task(1, json.dumps({"do": action, "seconds": 30}), partition=moved)])
         one.wait_running(1)
@@ -76,7 +76,7 @@ def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
         assert len(starts) == 2, one.tails()
         assert starts[0].pid != starts[1].pid
         assert starts[1].time - starts[0].time >= 2
-        one.finish()  # the first replica, too, drains: the result of its task is dropped
+        one.finish()  # the first replica drains too: the result of its task is dropped
         assert len(one.journal.entries("start")) == 2
         assert one.answer_to(one.sent[0]).response.result == b"hurried"
 

@@ -1,4 +1,4 @@
-"""The broker of a test run says how it ended: tests/kafka_broker.py."""
+"""The broker of a test run reports how it ended: see tests/kafka_broker.py."""
 
 from __future__ import annotations
 

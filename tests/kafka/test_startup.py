@@ -89,7 +89,7 @@ KILLING = Mistake(5, "kills", {"WORKER_HANDLER": "killing:handle"}, ("SIGABRT",)
 
 
 def error_line(replica: Replica) -> str:
-    """The one line for people among the JSON log lines."""
+    """Return the only line on stderr that is not a JSON log line."""
     lines = [line for line in replica.stderr.splitlines() if not line.startswith("{")]
     assert len(lines) == 1, replica.tail()
     assert "Traceback" not in replica.stderr, replica.tail()
@@ -98,7 +98,7 @@ def error_line(replica: Replica) -> str:
 
 @pytest.fixture(scope="module")
 def verdicts(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Replica]]:
-    """A replica for each mistake, all at the same time, in a folder with the modules above."""
+    """Start a replica for each mistake, all at the same time, in a folder with the modules above."""
     folder = tmp_path_factory.mktemp("mistakes")
     for name, text in MODULES.items():
         (folder / name).write_text(text)
@@ -114,7 +114,7 @@ def verdicts(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake.name for mistake in MISTAKES])
 def test_a_mistake_has_its_exit_code_and_one_line_that_names_it(verdicts: dict[str, Replica], mistake: Mistake) -> None:
-    """It names the variable, the topic, or the user's file and line."""
+    """The line names the variable, the topic, or the user's file and line."""
     replica = verdicts[mistake.name]
     assert replica.wait_exit() == mistake.code, replica.tail()
     line = error_line(replica)
@@ -127,14 +127,14 @@ def test_looking_for_a_topic_does_not_create_it(broker: Broker, verdicts: dict[s
     assert MISSING not in topic_names(broker.bootstrap)
 
 
-def test_a_handler_that_kills_the_process_at_once(verdicts: dict[str, Replica]) -> None:
+def test_a_handler_that_kills_its_process_on_import_is_reported(verdicts: dict[str, Replica]) -> None:
     replica = verdicts[KILLING.name]
     assert replica.wait_exit() == KILLING.code, replica.tail()
     (line,) = [line for line in replica.stderr.splitlines() if line.startswith("worker: ")]
     assert [name for name in KILLING.named if name not in line] == [], line
 
 
-def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
+def test_a_replica_without_a_broker_ends_after_the_time_out(site: Callable[..., Site]) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     began = time.monotonic()
     replica = site().start(KAFKA_BOOTSTRAP_SERVER=nobody, KAFKA_CONNECT_TIMEOUT="3s")
@@ -144,7 +144,7 @@ def test_a_broker_that_is_not_there(site: Callable[..., Site]) -> None:
 
 
 def test_a_missing_dead_letter_topic_is_created(site: Callable[..., Site]) -> None:
-    """It gets its default name. A request must not fail because it is missing."""
+    """It has the default name. A request must not fail because this topic is missing."""
     one = site()
     dead_letters = f"{one.requests}.dlq"
     one.start(KAFKA_DEAD_LETTER_TOPIC="").wait_ready()
@@ -156,7 +156,7 @@ def test_a_missing_dead_letter_topic_is_created(site: Callable[..., Site]) -> No
 
 
 def test_secrets_are_never_shown(site: Callable[..., Site], tmp_path: Path) -> None:
-    """A replica that works shows none, nor does one that cannot start, at the most verbose log level."""
+    """Neither a working replica nor one that cannot start shows a secret, even at the most verbose log level."""
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     in_file = {"KAFKA_CONFIG_SSL_KEY_PASSWORD_FILE": str(file)}

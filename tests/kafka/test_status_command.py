@@ -28,7 +28,7 @@ def tool(broker: Broker) -> Tool:
 
 
 def test_status_counts_lag_members_answers_and_dead_letters(tool: Tool) -> None:
-    """A member that owns partitions is shown beside them; what it has not committed is lag."""
+    """Each partition is shown with its member. Records that the member has not committed are lag."""
     tool("submit", *"abcdefgh")
     deliver(tool.sender, [Outgoing(tool.answers, b"k", b"v")] * 3 + [Outgoing(tool.dead_letters, b"k", b"v")])
     with member(tool) as partitions:
@@ -48,7 +48,7 @@ def test_status_counts_lag_members_answers_and_dead_letters(tool: Tool) -> None:
 
 @contextlib.contextmanager
 def member(tool: Tool) -> Iterator[list[Partition]]:
-    """A member of the group that owns every partition and has committed the first record of one."""
+    """Start a member that owns every partition and has committed the first record of one. Yield its partitions."""
     assigned: list[Partition] = []
 
     def record_start(_consumer: Consumer, places: list[TopicPartition]) -> None:
@@ -74,7 +74,7 @@ def member(tool: Tool) -> Iterator[list[Partition]]:
 
 
 def test_a_watched_status_has_a_rate_and_the_errors_of_new_dead_letters(tool: Tool) -> None:
-    """A line of JSON at a time, until Ctrl-C."""
+    """It prints one line of JSON at a time, until Ctrl-C."""
     tool("submit", *"abc")
     with member(tool):
         process = tool.start("status", "--watch", "--json")
@@ -91,8 +91,8 @@ def test_a_watched_status_has_a_rate_and_the_errors_of_new_dead_letters(tool: To
     assert later["errors"] == {"ValueError": 2, "KeyError": 1}
 
 
-def test_status_of_a_group_that_never_was(tool: Tool) -> None:
-    """Nobody and nothing is no error; a dead-letter topic that is not there yet is none either."""
+def test_status_accepts_a_group_that_does_not_exist(tool: Tool) -> None:
+    """It reports no members and no lag, also if the dead-letter topic does not exist yet."""
     done = tool("status", "--json", KAFKA_DEAD_LETTER_TOPIC="not-yet")
 
     report = json.loads(done.out)

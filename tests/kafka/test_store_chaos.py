@@ -1,4 +1,4 @@
-"""With an offset store: the rows in the database are one per request, whatever happens to processes."""
+"""With an offset store, the database has one row per request, despite kills and stops of processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAIT_LIMIT = 300.0 if LONG else 120.0
 
 
 def play(site: Callable[..., Site], url: Callable[[Site], str], protocol: str, seed: int) -> None:
-    """The storm, and then the rows."""
+    """Run the storm, and then check the answers and the rows."""
     variables = {**effects.EFFECTS, "PYTHONPATH": f"{FAULTS}:{ROOT}"}
     one = busy_site(site, "exactly-once", protocol, **variables)
     address = url(one)
@@ -52,7 +52,7 @@ def chaos_over_postgres(site: Callable[..., Site]) -> None:
 
 
 def a_result_that_no_answer_can_hold_leaves_no_row(site: Callable[..., Site]) -> None:
-    """It is a dead letter, which may be submitted again: that must not do its work twice."""
+    """The request is a dead letter. A replay of it must not write the row a second time."""
     variables = {**effects.EFFECTS, "PYTHONPATH": f"{FAULTS}:{ROOT}"}
     one = site(partitions=1, **variables)
     address = f"sqlite:///{one.folder / 'store.db'}"

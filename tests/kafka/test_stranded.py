@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
 
 TASKS = 80
-MOST_SECONDS = 20.0  # until everything is answered; with the session's end the others would wait 45 s
+MOST_SECONDS = 20.0  # until everything is answered; the session would end only after 45 s
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once", "at-most-once"])
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 def test_a_stranded_process_is_replaced(site: Callable[..., Site], guarantee: str, protocol: str) -> None:
-    """Nobody waits for the end of its session, or for the reply to a commit."""
+    """Its requests do not wait for the end of its session, or for the reply to a commit."""
     one = site(
         partitions=4,
         WORKER_PROCESSES="2",
@@ -44,7 +44,7 @@ def test_a_stranded_process_is_replaced(site: Callable[..., Site], guarantee: st
     until(lambda: replica.events("process.ended"), one.tails)
     (ended,) = replica.events("process.ended")
     assert (ended["pid"], ended["ending"]) == (first, "drained")
-    if guarantee == "at-most-once":  # nobody else answers what it had started
+    if guarantee == "at-most-once":  # no other process answers the tasks that it had started
         one.wait_committed()
     else:
         one.wait_answered()

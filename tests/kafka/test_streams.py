@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
 def test_two_thousand_empty_tasks_are_answered_once_each(site: Callable[..., Site]) -> None:
-    """In seconds: nothing is waited for between one and the next."""
+    """This takes seconds: there is no wait between two tasks."""
     one = site(partitions=4, WORKER_PROCESSES="2")
     one.start().wait_ready()
     began = time.monotonic()
@@ -32,8 +32,8 @@ def test_two_thousand_empty_tasks_are_answered_once_each(site: Callable[..., Sit
     assert sorted(answer.response.sequence for answer in one.answers.records) == list(range(2000))
 
 
-def test_short_tasks_and_long_ones_get_along(site: Callable[..., Site]) -> None:
-    """A mix of 1 ms and 2 s; the order in each partition is kept."""
+def test_short_and_long_tasks_keep_the_order_of_each_partition(site: Callable[..., Site]) -> None:
+    """The tasks take 1 ms or 2 s. Each starts once."""
     one = site(partitions=4, WORKER_PROCESSES="2")
     one.start().wait_ready()
     seconds = [2] * 4 + [0.001] * 400

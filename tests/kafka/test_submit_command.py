@@ -1,4 +1,4 @@
-"""``worker submit``, and mistakes in the use of any tool. A thread of the test answers in the worker's place."""
+"""``worker submit``, and wrong use of several commands. A thread of the test answers instead of a worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Answering = contextlib.AbstractContextManager[None]
 
 @pytest.fixture
 def answering(tool: Tool) -> Callable[[Callable[[Response], int]], Answering]:
-    """A responder: gives as many answers as the function says, which may also change them."""
+    """Return a function that starts a responder. Its argument can change an answer and returns how often to send it."""
 
     def respond(judge: Callable[[Response], int]) -> Answering:
         return following(tool.properties, tool.ends(tool.requests), lambda record: _answer(tool, judge, record))
@@ -58,8 +58,8 @@ def once(_answer: Response) -> int:
     return 1
 
 
-def test_submit_delivers_what_was_written(tool: Tool, tmp_path: Path) -> None:
-    """Payload, sequence, key and headers arrive, in the partition that Kafka's Java clients give the key."""
+def test_submit_delivers_the_requests_of_a_file(tool: Tool, tmp_path: Path) -> None:
+    """Payload, sequence, key and headers arrive, in the partition that Kafka's Java clients choose for the key."""
     table = tmp_path / "x.jsonl"
     table.write_text('{"payload": {"a": 1}, "headers": {"h": "v"}}\n"plain"\n{"payload": "c", "key": "own"}\n')
 
@@ -75,7 +75,7 @@ def test_submit_delivers_what_was_written(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_nothing_is_sent_when_a_line_is_wrong(tool: Tool, tmp_path: Path) -> None:
-    """The whole file is checked first; the fault is named, with exit code 2."""
+    """The whole file is checked first. The invalid line is named, with exit code 2."""
     table = tmp_path / "x.jsonl"
     table.write_text('"good"\n' * 1000 + "bad\n")
 
@@ -97,7 +97,7 @@ def test_nothing_is_sent_when_a_line_is_wrong(tool: Tool, tmp_path: Path) -> Non
     ],
 )
 def test_wrong_use_ends_in_a_line(tool: Tool, arguments: list[str], complaint: str) -> None:
-    """Exit code 2 and what to do instead."""
+    """The exit code is 2, and the line says what to do instead."""
     done = tool(*arguments)
 
     assert done.code == 2
@@ -108,8 +108,8 @@ def test_wrong_use_ends_in_a_line(tool: Tool, arguments: list[str], complaint: s
 @pytest.mark.parametrize(
     "arguments", [["submit", "a"], ["submit", "a", "--wait"], ["status"], ["dlq", "list"], ["dlq", "replay"]]
 )
-def test_a_broker_that_is_away_ends_in_a_line(tool: Tool, arguments: list[str]) -> None:
-    """Exit code 4 and one line with the address and the reason, within the time-out."""
+def test_a_command_without_a_broker_ends_with_one_line(tool: Tool, arguments: list[str]) -> None:
+    """The exit code is 4. The line has the address and the reason."""
     done = tool(*arguments, KAFKA_BOOTSTRAP_SERVER="127.0.0.1:1", KAFKA_CONNECT_TIMEOUT="1s")
 
     assert done.code == 4
@@ -118,8 +118,8 @@ def test_a_broker_that_is_away_ends_in_a_line(tool: Tool, arguments: list[str]) 
     assert "Connection refused" in done.err
 
 
-def test_a_missing_topic_is_named_and_not_made(tool: Tool) -> None:
-    """A misspelt topic is an error, also where the broker would make it."""
+def test_a_missing_topic_is_named_and_not_created(tool: Tool) -> None:
+    """A misspelt topic is an error, even if the broker would create it."""
     done = tool("submit", "a", KAFKA_REQUEST_TOPIC="misspelt")
 
     assert done.code == 4
@@ -130,7 +130,7 @@ def test_a_missing_topic_is_named_and_not_made(tool: Tool) -> None:
 def test_wait_ends_when_every_request_is_answered(
     tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]
 ) -> None:
-    """The answers are summed up and written as JSON lines; answers to other requests do not count."""
+    """The answers are counted and written as JSON lines. Answers to other requests do not count."""
     with answering(once):
         tool("submit", "before")
         done = tool("submit", "a", "b", "--start", "5", "--wait", "--output", "-", "--expect-ok")
@@ -148,7 +148,7 @@ def test_wait_ends_when_every_request_is_answered(
 def test_answers_of_an_aborted_transaction_do_not_count(
     tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]
 ) -> None:
-    """Only what is committed is an answer: the one that was taken back is not counted with the one that stands."""
+    """Only the committed answer counts, and the aborted one is no duplicate of it."""
     producer = Producer(
         {"bootstrap.servers": tool.environment["KAFKA_BOOTSTRAP_SERVER"], "transactional.id": tool.answers}
     )
@@ -169,7 +169,7 @@ def test_answers_of_an_aborted_transaction_do_not_count(
 
 
 def test_wait_fails_on_duplicates(tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]) -> None:
-    """Each request answered is not enough: one was answered twice."""
+    """Every request is answered, but one of them twice."""
     with answering(lambda answer: 2 if answer.sequence == 2 else 1):
         done = tool("submit", "a", "b", "c", "--wait")
 
@@ -178,10 +178,10 @@ def test_wait_fails_on_duplicates(tool: Tool, answering: Callable[[Callable[[Res
     assert "1 duplicate answer:" in done.err
 
 
-def test_wait_names_what_was_not_answered(
+def test_wait_names_unanswered_requests(
     tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]
 ) -> None:
-    """After the time-out the open requests are named by their origin."""
+    """After the time-out it prints their origins."""
     with answering(lambda answer: int(answer.sequence != 2)):
         done = tool("submit", "a", "b", "c", "--wait", "--timeout", "2s")
 
@@ -193,7 +193,7 @@ def test_wait_names_what_was_not_answered(
 def test_expect_ok_fails_on_another_outcome(
     tool: Tool, answering: Callable[[Callable[[Response], int]], Answering]
 ) -> None:
-    """A failure is an answer, so it fails only who expects OK."""
+    """A failure is an answer, so ``--wait`` alone succeeds."""
 
     def fail(answer: Response) -> int:
         answer.outcome, answer.isprocessed = FAILED, False
@@ -208,8 +208,8 @@ def test_expect_ok_fails_on_another_outcome(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_wait_that_is_interrupted_says_how_far_it_came(tool: Tool, number: signal.Signals) -> None:
-    """Ctrl-C ends the wait in order, with exit code 130."""
+def test_an_interrupted_wait_prints_how_many_requests_are_answered(tool: Tool, number: signal.Signals) -> None:
+    """Ctrl-C or SIGTERM ends the wait with exit code 130, without a traceback."""
     process = tool.start("submit", "a", "b", "--wait")
     assert process.stderr is not None
     while "requests delivered" not in process.stderr.readline():
@@ -222,8 +222,8 @@ def test_a_wait_that_is_interrupted_says_how_far_it_came(tool: Tool, number: sig
     assert "Traceback" not in err
 
 
-def test_what_the_topic_does_not_take_is_named(tool: Tool, broker: Broker, tmp_path: Path) -> None:
-    """The sequences that were not delivered are named, with the reason; the others are."""
+def test_submit_names_the_requests_that_the_topic_refuses(tool: Tool, broker: Broker, tmp_path: Path) -> None:
+    """It prints their sequences and the reason, and delivers the others."""
     small = broker.topic(config={"max.message.bytes": "20000"})
     table = tmp_path / "x.jsonl"
     table.write_text("\n".join(json.dumps("x" * (30_000 if n in {2, 3} else 10)) for n in range(1, 6)))

@@ -1,4 +1,4 @@
-"""``worker tasks``, ``top`` and ``cancel`` at a real broker. The test writes what workers would."""
+"""``worker tasks``, ``top`` and ``cancel`` on a real broker. The test writes the records that workers would write."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATE_PARTITIONS = 3
 
 
 class Group(Commands):
-    """Topics of a group, the commands on them, and what its workers would write."""
+    """The topics of a group, the commands for them, and the records that its workers would write."""
 
     def __init__(self, broker: Broker) -> None:
         self.requests, self.answers = broker.topics(2, partitions=2)
@@ -55,7 +55,7 @@ class Group(Commands):
         )
 
     def send(self, *records: Outgoing) -> list[int]:
-        """Write records; returns their offsets."""
+        """Write records, and return their offsets."""
         deliveries = deliver(self.sender, records)
         assert [each.failure for each in deliveries] == [None] * len(records)
         return [each.offset for each in deliveries if each.offset is not None]
@@ -65,7 +65,7 @@ class Group(Commands):
         return Origin(self.requests, number, self.send(record)[0])
 
     def state(self, origin: Origin, **fields: Any) -> TaskState:
-        """Write that this task runs since a minute."""
+        """Write the record of a task that has run for a minute, and return its state."""
         now = time.time_ns()
         times = {"started_ns": now - 60 * 10**9, "updated_ns": now}
         state = TaskState(origin, epoch=1, **{"worker": "replica-0-1", **times, **fields})
@@ -97,7 +97,7 @@ def group(broker: Broker) -> Group:
 
 
 def reacting(group: Group, react: Callable[[Origin, bytes], None]) -> contextlib.AbstractContextManager[None]:
-    """A worker that sees the requests to cancel."""
+    """Return a context in which ``react`` is called for each cancel request, in the role of a worker."""
     starts = dict.fromkeys((Partition(group.states, number) for number in range(STATE_PARTITIONS)), 0)
 
     def see(record: Record) -> None:
@@ -112,7 +112,7 @@ def reacting(group: Group, react: Callable[[Origin, bytes], None]) -> contextlib
 
 
 def test_the_long_tasks_of_all_partitions_are_listed(group: Group) -> None:
-    """The last record of each counts; those that are settled are gone."""
+    """The last record of each task counts. Settled tasks are not listed."""
     settled = group.state(Origin(group.requests, 0, 7))
     group.state(Origin(group.requests, 0, 8), progress=0.1)
     group.state(Origin(group.requests, 0, 8), progress=0.5, message="half", key=b"order-8", sequence=8)
@@ -139,7 +139,7 @@ def test_the_long_tasks_of_all_partitions_are_listed(group: Group) -> None:
 
 
 def test_top_follows_the_topic_on_a_terminal(group: Group) -> None:
-    """A page that changes with the records, until Ctrl-C; as wide as the terminal is by then."""
+    """The page changes with the records and the width of the terminal, until Ctrl-C."""
     origin = Origin(group.requests, 0, 8)
     group.state(origin, progress=0.25)
     with Terminal(group, 80) as terminal:
@@ -183,7 +183,7 @@ class Terminal:
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def wait_for(self, text: str, *, last: bool = False) -> None:
-        """Read until this is shown; with ``last`` until the program has closed the terminal, and it was shown."""
+        """Read until the text is shown. With ``last``, read until the program has closed the terminal."""
         self.seen = b""
         deadline = time.monotonic() + WAIT_LIMIT
         while last or text.encode() not in self.seen:
@@ -198,8 +198,8 @@ class Terminal:
 # ---------------------------------------------------------------- cancel
 
 
-def test_each_request_is_reported_as_it_was_reached(group: Group) -> None:
-    """Committed, answered above the commit, waiting, running, and one that no worker comes to."""
+def test_cancel_reports_how_each_request_was_reached(group: Group) -> None:
+    """The cases are: committed, answered or completed above the commit, waiting, running, and not seen by a worker."""
     committed, answered, completed, waits, runs, nobody = (group.request(f"k{number}") for number in range(6))
     group.commit(1, CommitMetadata(completed=((2, 3),)))
     group.answer(answered, "OK")
@@ -224,7 +224,7 @@ def test_each_request_is_reported_as_it_was_reached(group: Group) -> None:
     assert done.code == 1
 
 
-def test_keys_and_jobs_are_looked_up_in_the_request_topics(group: Group) -> None:
+def test_cancel_finds_keys_and_jobs_in_the_request_topic(group: Group) -> None:
     origins = [group.request("order-17"), group.request("tuesday/0000000001", 1), group.request("tuesday/0000000002")]
     group.request("other")
     with reacting(group, group.remove):
@@ -244,7 +244,7 @@ def test_keys_and_jobs_are_looked_up_in_the_request_topics(group: Group) -> None
         (["top"], {"KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1", "KAFKA_CONNECT_TIMEOUT": "1s"}, 4, "Connection refused"),
     ],
 )
-def test_what_is_out_of_reach_ends_in_a_line(
+def test_a_missing_topic_or_broker_is_reported_in_one_line(
     group: Group, arguments: list[str], environment: dict[str, str], code: int, message: str
 ) -> None:
     done = group(*arguments, **environment)

@@ -22,11 +22,11 @@ LEFT_OUT = ("python3 -m venv", ". env/bin/activate", "pip install", "scripts/dem
 
 
 def play(page: str, folder: Path, port: int) -> str:
-    """Run a page from top to bottom in a folder, as one shell; returns what it printed.
+    """Run a page from top to bottom in a folder, in one shell, and return its output.
 
-    What the page has installed is there already, and the port is another one.
+    The software that the page installs is installed already, and the port is replaced.
     """
-    commands = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT"]  # nothing runs on after a failed command
+    commands = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT"]  # nothing runs after a failed command
     for block in blocks(page):
         if block.title:
             (folder / block.title).write_text(block.code, encoding="utf-8")
@@ -60,7 +60,7 @@ def environment(folder: Path, port: int) -> dict[str, str]:
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """A port for the tutorial's broker, which is stopped also when the tutorial fails in the middle."""
+    """Yield a port for the tutorial's broker. Stop the broker, even if the tutorial fails in the middle."""
     number = free_port()
     yield number
     subprocess.run([ROOT / "scripts/kafka", "down", "--purge"], env=environment(tmp_path, number), check=True)
@@ -70,8 +70,8 @@ def answers(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith('{"')]
 
 
-def test_the_first_task(tmp_path: Path, port: int) -> None:
-    """Two greetings, and a request that nobody can answer."""
+def test_the_tutorial_of_the_first_task_works(tmp_path: Path, port: int) -> None:
+    """The page shows two greetings and a dead-lettered request."""
     shown = answers(play("docs/tutorial/first-task.md", tmp_path, port))
 
     assert sorted((one["outcome"], one.get("result") or "") for one in shown) == [
@@ -81,15 +81,15 @@ def test_the_first_task(tmp_path: Path, port: int) -> None:
     ]
 
 
-def test_the_readme(tmp_path: Path, port: int) -> None:
-    """Its commands greet two people."""
+def test_the_commands_of_the_readme_work(tmp_path: Path, port: int) -> None:
+    """They greet two people."""
     shown = answers(play("README.md", tmp_path, port))
 
     assert sorted(one["result"] for one in shown) == ["Hello, Ada!", "Hello, Grace!"]
 
 
-def test_images_end_to_end(tmp_path: Path, port: int) -> None:
-    """Twelve images become tiles, and the file that is none becomes a dead letter."""
+def test_the_tutorial_of_images_works(tmp_path: Path, port: int) -> None:
+    """Twelve images become tiles, and the file that is not an image becomes a dead letter."""
     printed = play("docs/tutorial/images.md", tmp_path, port)
 
     assert "12 images cut, 1 failed" in printed
@@ -98,8 +98,8 @@ def test_images_end_to_end(tmp_path: Path, port: int) -> None:
     assert (tmp_path / "tiles/index.html").read_text().count("<img") == 12
 
 
-def test_a_real_job(tmp_path: Path, port: int) -> None:
-    """Thirty-eight images at first, one more after the replay, and one that is none."""
+def test_the_tutorial_of_a_real_job_works(tmp_path: Path, port: int) -> None:
+    """It has thirty-eight images at first, one more after the replay, and one file that is not an image."""
     printed = play("docs/tutorial/a-real-job.md", tmp_path, port)
 
     outcomes = [one["outcome"] for one in answers((tmp_path / "answers.jsonl").read_text())]

@@ -2,7 +2,7 @@
 
     E2E_LONG=1 pytest -n 0 tests/kafka/test_wire_contract.py
 
-That also runs those in Java and Go, if their tools are installed. It downloads their libraries.
+This also runs the programs in Java and Go, if their tools are installed, and downloads their libraries.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def save(site: Site, folder: Path, language: str) -> None:
 
 
 def run(folder: Path, *command: str, **environment: str) -> list[str]:
-    """Return the lines that a command prints. This project is not on its path: only what the page says."""
+    """Return the lines that a command prints. This project is not on its path, as for a reader of the page."""
     given = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
         command, cwd=folder, env=given | environment, capture_output=True, text=True, check=False, timeout=300
@@ -98,7 +98,7 @@ def in_go(folder: Path) -> tuple[list[str], list[str]]:
     ],
     ids=["python", "java", "go"],
 )
-def test_produce_and_consume(
+def test_the_programs_of_the_page_produce_and_consume(
     site: Callable[..., Site],
     tmp_path: Path,
     language: str,

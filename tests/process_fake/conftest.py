@@ -1,4 +1,4 @@
-"""A new world for every test."""
+"""Fixtures: a new world for each test, and its log lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ hypothesis_profiles.load()
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Two partitions of requests, or as many as the file's ``PARTITIONS``."""
+    """Yield a world with two partitions, or with the number ``PARTITIONS`` of the test's module."""
     one = World(partitions=getattr(request.module, "PARTITIONS", 2))
     yield one
     one.clock.close()
@@ -26,6 +26,6 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture(autouse=True)
 def lines() -> Iterator[list[Any]]:
-    """The log lines, which nobody shall see."""
+    """Yield the log lines, which are captured and not printed."""
     with structlog.testing.capture_logs() as lines:
         yield lines

@@ -1,4 +1,4 @@
-"""What tests of detached tasks share: processes that detach them, and requests."""
+"""Helpers for tests of detached tasks: processes that detach tasks, and checks of starts and answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SESSION = 45.0
 
 
 def process(world: World, **options: Any) -> Process:
-    """One that detaches tasks after 3 s."""
+    """Start a process that detaches tasks after 3 s."""
     given: dict[str, Any] = {
         "state_topic": "state",
         "long_after": 3.0,
@@ -23,10 +23,10 @@ def process(world: World, **options: Any) -> Process:
 
 
 def started(world: World, offset: int, number: int, *processes: Process) -> int:
-    """How often a request was started, in these processes."""
+    """Return how often these processes started a request."""
     return sum((number, offset, n) in one.starts for one in processes for n in range(1, 9))
 
 
 def each_once(world: World) -> None:
-    """Every request has one answer."""
+    """Check that each answered request has exactly one answer."""
     assert set(Counter(world.answered()).values()) == {1}

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tests.process_fake.stand_ins import Work
     from tests.process_fake.world import Process, Rival, World
 
-CANCEL_GRACE = 5.0  # of the configuration, by default
+CANCEL_GRACE = 5.0  # seconds, the default of the configuration
 
 
 class Scene(NamedTuple):
@@ -19,7 +19,7 @@ class Scene(NamedTuple):
     rival: Rival
 
     def move_away(self, number: int = 0) -> None:
-        """The rival has the partition."""
+        """Wait until the rival has the partition."""
         self.world.until(lambda: number in self.rival.owned)
 
     def offsets_of_rival(self, number: int = 0) -> list[int]:
@@ -27,7 +27,7 @@ class Scene(NamedTuple):
 
 
 def scene(world: World, work: Work, *, hold: float = 1_000.0, others: Work | None = None, **options: Any) -> Scene:
-    """Three tasks of partition 0; of 1 as well where ``others`` are given."""
+    """Start a process that runs the first of three tasks of partition 0. ``others``: three tasks of partition 1."""
     for _ in range(3):
         world.request("task", 0, work=work)
     process = world.process(hold=hold, started=True, **options)

@@ -1,4 +1,4 @@
-"""What stands in for an executor with an extra slot."""
+"""A stand-in for an executor with an extra slot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Slotted(StandInExecutor):
-    """With one extra slot, as the executor with child processes."""
+    """A stand-in with one extra slot, like the executor with child processes."""
 
     slots, long_after = 1, 3.0
 

@@ -1,4 +1,4 @@
-"""What stands in for the service thread: tasks that take the clock's time, and none of the machine's."""
+"""Stand-ins for the executor and its mailbox: tasks take time of the fake clock and no real time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from worker.errors import WorkerError
     from worker.testing.clock import Clock
 
-SWITCH_SECONDS = 0.0001  # until the executor has noticed what was submitted
+SWITCH_SECONDS = 0.0001  # until the executor notices submitted tasks
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one attempt does: how long it runs, what comes of it. ``obeys``: seconds from a cancellation to its end."""
+    """What one attempt does and returns. ``obeys``: seconds from its cancellation to its end; None ignores it."""
 
     seconds: float = 0.01
     verdict: Verdict = Verdict.OK
@@ -39,16 +39,16 @@ class Work:
     traceback: str = ""
     error: str = "ScriptedError"
     sent: tuple[FollowUp, ...] = ()
-    reports: tuple[tuple[float, float | bytes], ...] = ()  # after these seconds: a progress, or a checkpoint
+    reports: tuple[tuple[float, float | bytes], ...] = ()  # seconds after the start, and a progress or a checkpoint
 
 
 def failing(seconds: float = 0.01, **options: float) -> Work:
-    """An attempt that fails."""
+    """Return the work of an attempt that fails."""
     return Work(seconds, Verdict.FAILED, **options)  # type: ignore[arg-type]
 
 
 class StandInMailbox(Mailbox):
-    """As ``worker.executors.mailbox``; waiting is waiting for the clock."""
+    """Like ``worker.executors.mailbox.Mailbox``, but it waits on the fake clock."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class StandInMailbox(Mailbox):
 
 
 class StandInExecutor:
-    """As ``worker.executors.thread`` and the runner at once; what a task does is told by ``script``."""
+    """A stand-in for ``worker.executors.thread`` and its runner. ``script`` tells what a task does."""
 
     beside: Sequence[Running] = ()  # it runs one task
 
@@ -73,8 +73,8 @@ class StandInExecutor:
     ) -> None:
         self.closed = self.stopped = False
         self.child_bytes = 0
-        self.started: list[tuple[float, Task, int]] = []  # when, what, and which attempt
-        self.resumes: list[bytes | None] = []  # what each start goes on from
+        self.started: list[tuple[float, Task, int]] = []  # time, task and number of the attempt
+        self.resumes: list[bytes | None] = []  # the checkpoint that each start resumes from
         self.cancelled: list[tuple[float, Reason]] = []
         self._clock, self._mailbox, self._script = clock, mailbox, script
         self._max_attempts = max_attempts
@@ -84,10 +84,10 @@ class StandInExecutor:
         self._reason: Reason | None = None
         self._rung_at = 0.0
 
-    # -- as the service
+    # -- the part of the thread
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: there is no thread to start."""
 
     def submit(self, tasks: Sequence[Task]) -> None:
         self._tasks.extend(tasks)
@@ -102,11 +102,11 @@ class StandInExecutor:
         return withdrawn
 
     def fail(self, error: WorkerError) -> None:
-        """The executor has died."""
+        """Report that the executor has died."""
         self._mailbox.post(ExecutorFailed(error))
 
     def kill(self) -> None:
-        """What runs comes to no end, and what waits does not start."""
+        """Drop all tasks: the running one does not end, and the waiting ones do not start."""
         self._tasks.clear()
         self._current = None
 
@@ -170,14 +170,14 @@ class StandInExecutor:
         self._rung_at = self._clock()
         self._mailbox.notify()
 
-    # -- as the runner
+    # -- the part of the runner
 
     @property
     def running(self) -> Running | None:
         return None if self._current is None else Running(self._current[0], self._clock() - self._current[2])
 
     def check(self) -> Sequence[Expired]:
-        """No deadlines here."""
+        """Return nothing: no task has a deadline here."""
         return ()
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:

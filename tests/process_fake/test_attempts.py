@@ -1,4 +1,4 @@
-"""Which starts count as attempts: those that ran, and nothing else."""
+"""Which starts count as attempts: only those that ran."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tests.process_fake.world import Process
 
 
-def test_a_task_that_only_waits_is_not_blamed_for_a_crash(world: World) -> None:
-    """It failed twice and waits for its last attempt while a task of another partition kills the process."""
+def test_a_crash_does_not_count_against_a_task_that_waits_for_its_next_attempt(world: World) -> None:
+    """The task failed twice and waits for its last attempt. A task of another partition kills the process."""
     world.request("flaky", 0, work=[failing(1.0), failing(1.0), Work(1.0)])
     process = world.process(retry_first=6.0, retry_greatest=300.0)
     world.until(lambda: process.starts.count((0, 0, 2)))
@@ -33,8 +33,8 @@ def test_a_task_that_only_waits_is_not_blamed_for_a_crash(world: World) -> None:
     assert [answer.outcome for answer in world.answers() if answer.origin.partition == 0] == [OK]
 
 
-def test_a_task_that_starts_again_is_blamed_for_a_crash(world: World) -> None:
-    """The commit that records its start says that it waits no longer."""
+def test_a_crash_counts_as_an_attempt_of_a_task_that_has_started_again(world: World) -> None:
+    """The commit that records the start also records that the task no longer waits."""
     world.request("flaky", 0, work=[failing(1.0), Work(seconds=1e9), Work(1.0)])
     process = world.process(retry_first=6.0)
     world.until(lambda: (0, 0, 2) in process.starts)
@@ -46,8 +46,8 @@ def test_a_task_that_starts_again_is_blamed_for_a_crash(world: World) -> None:
     assert successor.starts == [(0, 0, 3)]
 
 
-def test_a_drain_uses_up_no_attempt_whatever_the_handler_does(world: World) -> None:
-    """The task ignores its cancellation and is given up: that is committed before the process leaves."""
+def test_a_drain_uses_up_no_attempt_of_a_task_that_ignores_its_cancellation(world: World) -> None:
+    """The process gives up the task, and commits that no task is running before it leaves."""
     world.request("deaf", work=Work(seconds=1e9, obeys=None))
     for _ in range(4):
         process = world.process()
@@ -61,7 +61,7 @@ def test_a_drain_uses_up_no_attempt_whatever_the_handler_does(world: World) -> N
 
 
 def test_after_a_crash_among_short_tasks_each_start_is_counted_once(world: World) -> None:
-    """The supervisor has told the other processes of the replica what the dead one ran."""
+    """The supervisor tells the other processes of the replica which task the dead process was running."""
     world.quick()
     for offset in range(30, 50):
         deadly = offset == 40
@@ -84,8 +84,8 @@ def test_after_a_crash_among_short_tasks_each_start_is_counted_once(world: World
     assert [answer.origin.offset for answer in world.answers() if answer.outcome != OK] == [40]
 
 
-def test_a_dead_letter_of_a_crash_names_the_error_before_it(world: World) -> None:
-    """The process that failed is gone: the next one knows it from the commit metadata."""
+def test_a_dead_letter_after_a_crash_names_the_error_of_the_attempt_before(world: World) -> None:
+    """The process that saw the error is dead. The next one reads the error from the commit metadata."""
     world.request("flaky", 0, work=[failing(1.0), failing(1.0), Work(seconds=1e9)])
     process = world.process(retry_first=6.0)
     world.until(lambda: (0, 0, 3) in process.starts)
@@ -99,7 +99,7 @@ def test_a_dead_letter_of_a_crash_names_the_error_before_it(world: World) -> Non
 
 
 def dead_process(world: World) -> Process:
-    """A process that has died while it ran the only task, offset 0 of partition 0."""
+    """Return a process that has died while it ran the only task, offset 0 of partition 0."""
     world.request("first", work=Work(seconds=1e9))
     process = world.process()
     world.until(lambda: process.starts)
@@ -109,28 +109,28 @@ def dead_process(world: World) -> Process:
 
 
 def first_start(world: World, report: CrashReport) -> tuple[int, int, int]:
-    """The first start of a process that knows this report: partition, offset and attempt."""
+    """Return the first start of a process that knows this report: partition, offset and attempt."""
     process = world.process()
     process.status.report_crashes([report])
     world.until(lambda: process.starts)
     return process.starts[0]
 
 
-def test_a_task_of_another_partition_costs_nobody_here_an_attempt(world: World) -> None:
-    """The next tasks of this one had been recorded as started already."""
+def test_a_crash_by_a_task_of_another_partition_uses_up_no_attempt(world: World) -> None:
+    """The starts of the next tasks of this partition were already recorded."""
     token = dead_process(world).token
     assert first_start(world, CrashReport(token, REQUESTS, 1, 5, 1)) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(0, 0), (0, 7), (1, 5)])
-def test_a_report_about_an_earlier_owner_excuses_nobody(world: World, partition: int, offset: int) -> None:
-    """The last owner may have died in another replica. Chaos, seed 172: one start too many was made."""
+def test_a_crash_report_about_an_earlier_owner_has_no_effect(world: World, partition: int, offset: int) -> None:
+    """The last owner may have died in another replica. Fault suite, seed 172: a request had one start too many."""
     dead_process(world)
     assert first_start(world, CrashReport("00000000", REQUESTS, partition, offset, 1)) == (0, 0, 2)
 
 
-def test_a_crash_is_charged_though_the_next_owner_dies_before_it_commits_that(world: World) -> None:
-    """That owner dies with a task of another partition, and has started nothing here."""
+def test_a_crash_counts_although_the_next_owner_dies_before_it_commits_the_count(world: World) -> None:
+    """The next owner dies while it runs a task of another partition. It has started nothing in this one."""
     dead_process(world)
     successor = world.process(started=False)
     world.until(lambda: 0 in successor.owned)
@@ -140,7 +140,7 @@ def test_a_crash_is_charged_though_the_next_owner_dies_before_it_commits_that(wo
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
 def test_every_start_below_the_task_of_a_known_crash_is_counted(world: World, ordering: str) -> None:
-    """The next owners start and die before the task of the first crash is fetched again."""
+    """The next owners start tasks and die before they fetch the task of the first crash again."""
     kill = Work(seconds=1e9)
     world.request("deadly", work=[failing(0.01, retry_after=500.0), kill, kill], key=b"a")
     world.request("flaky", work=[failing(0.01, retry_after=500.0), Work(0.01)], key=b"b")

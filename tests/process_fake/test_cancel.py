@@ -1,4 +1,4 @@
-"""Requests to cancel: wherever the request is, it is answered once, and the cancel request is removed."""
+"""Cancel requests: the cancelled request is answered once in every state, and the cancel request is removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(world: World, **options: object) -> Process:
 
 
 def outcomes(world: World) -> dict[int, int]:
-    """The outcome of each offset of partition 0; an offset that was answered twice fails."""
+    """Return the outcome of each offset of partition 0. Fail if an offset was answered twice."""
     found = [(answer.origin.offset, answer.outcome) for answer in world.answers() if answer.origin.partition == 0]
     assert len(dict(found)) == len(found), found
     return dict(found)
@@ -36,8 +36,8 @@ def outcomes(world: World) -> dict[int, int]:
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_a_queued_request_is_never_started(world: World, guarantee: str, ordering: str) -> None:
-    """It is answered at once, although a long task runs before it. For at-most-once see test_cancel_once.py."""
+def test_a_cancelled_request_in_a_queue_never_starts(world: World, guarantee: str, ordering: str) -> None:
+    """Its answer comes while the long task before it runs. For at-most-once see test_cancel_once.py."""
     world.request("long", work=Work(300.0), key=b"a")
     for at in range(1, 4):
         world.request(f"next-{at}", work=Work(0.1), key=b"ab"[at % 2 : at % 2 + 1])
@@ -53,8 +53,8 @@ def test_a_queued_request_is_never_started(world: World, guarantee: str, orderin
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_request_that_is_not_there_yet(world: World, guarantee: str) -> None:
-    """The cancel request waits for it."""
+def test_a_cancel_request_waits_for_a_request_that_does_not_exist_yet(world: World, guarantee: str) -> None:
+    """The cancel request stays on the state topic until the request has come."""
     process = start(world, guarantee=guarantee)
     world.run(2)
     world.cancel(1)
@@ -68,8 +68,8 @@ def test_a_request_that_is_not_there_yet(world: World, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_running_task_is_asked_to_stop(world: World, guarantee: str) -> None:
-    """No attempt follows, and no dead letter; those behind it go on."""
+def test_a_cancelled_task_that_runs_is_asked_to_stop(world: World, guarantee: str) -> None:
+    """No attempt and no dead letter follow. The request behind the task starts."""
     world.request("long", work=Work(300.0, obeys=2.0))
     world.request("next", work=Work(0.1))
     process = start(world, guarantee=guarantee, max_attempts=3)
@@ -88,7 +88,9 @@ def test_a_running_task_is_asked_to_stop(world: World, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_cancelled_request_is_answered_as_such_whatever_its_handler_returns(world: World, guarantee: str) -> None:
+def test_a_cancelled_request_is_answered_as_cancelled_although_its_handler_returns(
+    world: World, guarantee: str
+) -> None:
     world.request("deaf", work=Work(20.0, obeys=None))
     start(world, guarantee=guarantee)
     world.run(5)
@@ -99,8 +101,10 @@ def test_a_cancelled_request_is_answered_as_such_whatever_its_handler_returns(wo
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_a_task_between_two_attempts(world: World, guarantee: str, ordering: str) -> None:
-    """It waits for its next attempt; those behind it need not wait for that any more."""
+def test_a_cancelled_task_between_two_attempts_is_not_started_again(
+    world: World, guarantee: str, ordering: str
+) -> None:
+    """It waits for its next attempt. The requests behind it no longer wait for that attempt."""
     world.request("flaky", work=failing(1.0), key=b"a")
     world.request("next", work=Work(0.1), key=b"a")
     process = start(world, guarantee=guarantee, ordering=ordering)
@@ -112,8 +116,8 @@ def test_a_task_between_two_attempts(world: World, guarantee: str, ordering: str
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_an_answered_request_is_reached_at_once(world: World, guarantee: str) -> None:
-    """The second time, too: cancelling is idempotent."""
+def test_a_cancel_request_for_an_answered_request_is_removed_at_once(world: World, guarantee: str) -> None:
+    """A second cancel request is removed as well: cancelling is idempotent."""
     world.request("done", work=Work(0.1))
     process = start(world, guarantee=guarantee)
     world.until(lambda: outcomes(world) == {0: OK})
@@ -130,7 +134,7 @@ def test_an_answered_request_is_reached_at_once(world: World, guarantee: str) ->
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_cancelled_task_whose_process_dies_is_not_started_again(world: World, guarantee: str) -> None:
-    """Its cancel request is gone by then; its state says it."""
+    """The cancel request is gone by then. The state of the task says that it was cancelled."""
     world.request("long", work=Work(300.0, obeys=60.0))
     first = start(world, guarantee=guarantee)
     world.run(5)
@@ -144,19 +148,19 @@ def test_a_cancelled_task_whose_process_dies_is_not_started_again(world: World, 
 
 
 def lose(world: World, process: Process) -> None:
-    """The process dies, and the group gives its partitions away. From now on commits are fast."""
+    """Kill the process, and let the group give its partitions away. From then on commits are fast."""
     world.crash(process)
     world.broker.commit_delay = 0.001
 
 
 def given_outcomes(world: World, offset: int) -> set[int]:
-    """The outcomes in all answers to this request."""
+    """Return the outcomes of all answers to this request."""
     return {answer.outcome for answer in world.answers() if answer.origin.offset == offset}
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
 def test_a_cancelled_request_whose_answer_is_not_committed_is_not_started(world: World, ordering: str) -> None:
-    """The next owner knows nothing of the answer, so the cancel request must still be there."""
+    """The next owner does not know of the answer, so the cancel request must still exist."""
     world.request("long", work=Work(300.0))
     world.request("next", work=Work(0.1))
     first = start(world, ordering=ordering)
@@ -176,7 +180,7 @@ def test_a_cancelled_request_whose_answer_is_not_committed_is_not_started(world:
 
 @pytest.mark.parametrize("long_after", [1.0, 60.0])
 def test_a_cancelled_task_whose_answer_is_not_committed_is_not_started_again(world: World, long_after: float) -> None:
-    """Its cancel request is gone by then, so its state must still be there."""
+    """The cancel request is gone by then, so the state of the task must still exist."""
     world.request("long", work=Work(300.0, obeys=0.5))
     first = start(world, long_after=long_after)
     world.run(5)
@@ -194,7 +198,7 @@ def test_a_cancelled_task_whose_answer_is_not_committed_is_not_started_again(wor
 
 
 def test_a_commit_covers_a_cancelled_request_behind_an_unanswered_one(world: World) -> None:
-    """Its metadata say so, although the committed offset lies before the request."""
+    """The commit metadata say that the request is answered, although the committed offset is below it."""
     world.request("long", work=Work(300.0))
     world.request("next", work=Work(0.1))
     first = start(world, ordering="unordered", commit_interval=1.0)
@@ -212,8 +216,8 @@ def test_a_commit_covers_a_cancelled_request_behind_an_unanswered_one(world: Wor
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_what_a_dead_process_left_of_a_covered_request_is_removed(world: World, ordering: str) -> None:
-    """It dies after the commit and before the tombstones."""
+def test_the_next_owner_removes_cancel_requests_and_states_of_a_dead_process(world: World, ordering: str) -> None:
+    """The process dies after the commit that covers the requests, and before the tombstones."""
     world.request("cancelled while it ran", work=Work(300.0, obeys=0.5), key=b"a")
     world.request("long", work=Work(300.0), key=b"b")
     world.request("cancelled while it waited", work=Work(0.1), key=b"c")
@@ -238,7 +242,7 @@ def test_what_a_dead_process_left_of_a_covered_request_is_removed(world: World, 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_drain_leaves_no_state_of_a_cancelled_task(world: World, guarantee: str) -> None:
-    """The process removes it after its last commit, and does not wait for anything else."""
+    """The process removes the state after its last commit, and waits for nothing else."""
     world.request("long", work=Work(300.0, obeys=1.0))
     process = start(world, guarantee=guarantee)
     world.run(5)
@@ -252,8 +256,8 @@ def test_a_drain_leaves_no_state_of_a_cancelled_task(world: World, guarantee: st
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_many_behind_a_long_task(world: World, guarantee: str) -> None:
-    """Every other one of two hundred: the commit metadata has room for them."""
+def test_many_cancelled_requests_behind_a_long_task_are_answered(world: World, guarantee: str) -> None:
+    """Every second one of 200 requests is cancelled. The commit metadata have room for them."""
     world.request("long", work=Work(120.0))
     for at in range(200):
         world.request(f"next-{at % 2}", work=Work(0.001))
@@ -269,7 +273,7 @@ def test_many_behind_a_long_task(world: World, guarantee: str) -> None:
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_race_against_the_end(world: World, guarantee: str) -> None:
-    """A thousand requests, each cancelled about when it ends: one answer each, nothing left behind."""
+    """Each of 1,000 requests is cancelled about when it ends. Each has one answer, and no record is left behind."""
     random.seed(7)
     process = start(world, guarantee=guarantee, ordering="unordered", long_after=0.05)
     for at in range(RACES // 10):
@@ -287,7 +291,7 @@ def test_a_race_against_the_end(world: World, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_cancel_request_during_a_drain(world: World, guarantee: str) -> None:
+def test_a_cancel_request_during_a_drain_cancels_the_running_task(world: World, guarantee: str) -> None:
     world.request("long", work=Work(300.0, obeys=1.0))
     process = start(world, guarantee=guarantee)
     world.run(5)

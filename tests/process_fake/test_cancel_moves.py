@@ -1,4 +1,4 @@
-"""Requests to cancel whose task moves: to another start, another lease, another process, or into the store."""
+"""Cancel requests for tasks that move: to another start, lease or process, or into the offset store."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_a_cancelled_task_that_is_then_detached_is_not_started_again(world: Worl
 
 
 @GUARANTEES
-def test_a_cancelled_task_whose_old_start_still_runs(world: World, guarantee: str) -> None:
-    """The partition was lost and came back. The start of the old lease has not ended yet."""
+def test_a_request_whose_old_start_still_runs_is_cancelled_once(world: World, guarantee: str) -> None:
+    """The partition was lost and came back. The start under the old lease has not ended yet."""
     world.request("long", work=Work(300.0, obeys=4.0))
     process = world.process(state_topic=STATES, long_after=60.0, guarantee=guarantee)
     world.until(lambda: process.starts)
@@ -60,8 +60,8 @@ def test_a_cancelled_task_whose_old_start_still_runs(world: World, guarantee: st
     assert len(process.starts) == 1
 
 
-def test_a_request_that_was_being_cancelled_when_states_were_unavailable(world: World) -> None:
-    """The state says that it was asked to stop; the process learns it while the request runs again."""
+def test_a_process_learns_of_a_cancellation_when_the_states_are_available_again(world: World) -> None:
+    """The state says that the task was asked to stop. The process reads it while the request runs again."""
     origin = Origin(REQUESTS, 0, 0)
     world.request("long", work=Work(300.0, obeys=1.0))
     left = TaskState(origin, "host-9", 1, 1, 1, state=CANCELLING)
@@ -95,7 +95,7 @@ def test_a_cancelled_request_with_an_offset_store_never_starts(world: World, qui
 
 
 def test_a_request_that_another_process_has_answered_is_not_answered_as_cancelled(world: World) -> None:
-    """The store says so when the attempt ends."""
+    """When the attempt ends, the process learns from the store that the request is answered."""
     store = Store()
     world.request("long", work=Work(20.0, Verdict.DONE, obeys=None))
     process = world.process(store=store, offset_store="module:store", state_topic=STATES)

@@ -1,4 +1,4 @@
-"""Requests to cancel under at-most-once: a waiting request is answered once a commit covers it, and never starts."""
+"""Cancel requests under at-most-once: a waiting request never starts. Its answer follows a commit that covers it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def start(world: World, **options: Any) -> Process:
 
 
 def lose(world: World, process: Process) -> None:
-    """The process dies, and the group gives its partitions away."""
+    """Kill the process, and let the group give its partitions away."""
     world.crash(process)
 
 
 def started(*processes: Process) -> list[int]:
-    """The offsets of partition 0 that were started."""
+    """Return the offsets of partition 0 that these processes started."""
     return sorted(offset for process in processes for number, offset, _ in process.starts if number == 0)
 
 
@@ -38,8 +38,8 @@ def started(*processes: Process) -> list[int]:
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_a_partition_that_is_lost_before_the_commit(world: World, ordering: str) -> None:
-    """Its next owner cancels the request, so the former one must not have answered it."""
+def test_the_next_owner_cancels_a_request_that_no_commit_covers(world: World, ordering: str) -> None:
+    """The next owner answers the request, so the former owner must not have answered it before the commit."""
     world.request("long", work=Work(300.0), key=b"a")
     world.request("next", work=Work(0.1), key=b"a")
     world.request("last", work=Work(0.1), key=b"b")
@@ -58,8 +58,8 @@ def test_a_partition_that_is_lost_before_the_commit(world: World, ordering: str)
     assert not world.table.cancels
 
 
-def test_a_commit_that_fails_covers_nothing(world: World) -> None:
-    """It is repeated, and only then the request is answered."""
+def test_a_cancelled_request_is_not_answered_while_its_commit_fails(world: World) -> None:
+    """The process repeats the commit, and answers the request after that."""
     process = start(world)
     world.run(2)
     world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS", 8)
@@ -73,8 +73,8 @@ def test_a_commit_that_fails_covers_nothing(world: World) -> None:
     assert process.starts == []
 
 
-def test_a_drain_takes_back_the_starts_of_waiting_tasks(world: World) -> None:
-    """So the next owner cancels the request, although its start was recorded ahead."""
+def test_a_drain_takes_back_the_recorded_starts_of_waiting_tasks(world: World) -> None:
+    """So the next owner cancels the request, although its start was recorded before the drain."""
     first = start(world)
     world.run(2)
     world.quick(0)
@@ -103,8 +103,8 @@ def test_a_drain_takes_back_the_starts_of_waiting_tasks(world: World) -> None:
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
-def test_behind_a_running_task(world: World, ordering: str) -> None:
-    """The request is cancelled when its turn comes. Those behind it go on."""
+def test_a_cancelled_request_behind_a_running_task_never_starts(world: World, ordering: str) -> None:
+    """The request is answered when its turn comes. The requests behind it start."""
     world.request("long", work=Work(30.0), key=b"a")
     for at in range(1, 4):
         world.request(f"next-{at}", work=Work(0.1), key=b"ab"[at % 2 : at % 2 + 1])
@@ -121,10 +121,10 @@ def test_behind_a_running_task(world: World, ordering: str) -> None:
 @pytest.mark.parametrize("options", [{}, BATCHES], ids=["singles", "batches"])
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("room", [True, False])
-def test_at_the_head_of_its_queue(
+def test_a_cancelled_request_at_the_head_of_its_queue_never_starts(
     world: World, monkeypatch: pytest.MonkeyPatch, ordering: str, options: dict[str, Any], *, room: bool
 ) -> None:
-    """Nothing else asks for a commit, not even when all requests are cancelled or the commit metadata are full."""
+    """The commit that must cover the request has no other cause here, also if the commit metadata are full."""
     if not room:
         monkeypatch.setattr(OwnedPartition, "_room", lambda _: 0)
     process = start(world, ordering=ordering, **options)
@@ -141,7 +141,7 @@ def test_at_the_head_of_its_queue(
     world.until(lambda: not world.table.cancels, seconds=5)
 
 
-def test_alone(world: World) -> None:
+def test_a_cancelled_request_that_is_alone_in_its_partition_never_starts(world: World) -> None:
     process = start(world, **BATCHES)
     world.run(2)
     world.cancel(0)

@@ -1,6 +1,7 @@
-"""Requests to cancel that race against the end of a request that waits for another attempt, or is detached.
+"""Cancel requests that race against the end of a request that waits for another attempt, or is detached.
 
-There is one answer, whichever it is. ``E2E_LONG=1`` for 1,000 races each; those of running tasks are in test_cancel.py.
+Each request has one answer, of either outcome. ``E2E_LONG=1`` runs 1,000 races in each test. The races of running
+tasks are in test_cancel.py.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ PARTITIONS = 4
 GUARANTEES = ["at-least-once", "at-most-once", "exactly-once"]
 RACES = 1_000 if os.environ.get("E2E_LONG") == "1" else 20
 pytestmark = pytest.mark.timeout(60 + 2 * RACES)
-AT_ONCE = 10  # of those that wait for another attempt
+AT_ONCE = 10  # requests at a time that wait for another attempt
 
 
 def outcomes(world: World, number: int = 0) -> Counter[int]:
-    """How often each outcome; a request that was answered twice fails."""
+    """Return how often each outcome occurs. Fail if a request was answered twice."""
     answers = [answer for answer in world.answers() if answer.origin.partition == number]
     assert len({answer.origin.offset for answer in answers}) == len(answers)
     return Counter(answer.outcome for answer in answers)
 
 
 def settle(world: World, count: int) -> Counter[int]:
-    """All are answered, and nothing of it is left on the state topic."""
+    """Wait until all requests are answered and no record is left on the state topic. Return the outcomes."""
     world.until(lambda: outcomes(world).total() == count, seconds=120)
     world.until(lambda: not (world.table.cancels or world.table.states), seconds=60)
     return outcomes(world)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_against_the_next_attempt(world: World, guarantee: str) -> None:
-    """Each fails twice; at-most-once has one attempt only."""
+def test_a_cancel_request_that_races_against_an_attempt_leads_to_one_answer(world: World, guarantee: str) -> None:
+    """Each request fails twice. At-most-once is left out, because it has only one attempt."""
     random.seed(8)
     options: dict[str, Any] = {"max_attempts": 2, "retry_first": 0.2, "retry_greatest": 0.2}
     world.process(guarantee=guarantee, ordering="unordered", long_after=0.05, state_topic=STATES, **options)
@@ -54,8 +55,8 @@ def test_against_the_next_attempt(world: World, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_against_the_end_of_a_detached_task(world: World, guarantee: str) -> None:
-    """It goes on in one process, and another one has its partition."""
+def test_a_cancel_request_that_races_against_a_detached_task_leads_to_one_answer(world: World, guarantee: str) -> None:
+    """The task runs in one process, and another process owns its partition."""
     random.seed(9)
     processes = [
         world.process(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GUARANTEES = ("at-least-once", "at-most-once", "exactly-once")
-LONG = 30.0  # seconds; only a failure ever waits that long
+LONG = 30.0  # seconds; only a test that fails waits that long
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_every_request_has_its_answer(cluster: Cluster, guarantee: str) -> None:
 
 
 def test_retries_wait_on_the_clusters_clock(cluster: Cluster) -> None:
-    """Minutes take no time; the attempts are counted, and the last failure is a dead letter."""
+    """Minutes take no real time. The attempts are counted, and the last failure makes a dead letter."""
     attempts: list[int] = []
 
     def handler(_request: object, context: Any) -> None:
@@ -62,8 +62,8 @@ def test_retries_wait_on_the_clusters_clock(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("ordering", "order"), [("key", ["a1", "b", "a1", "a2"]), ("partition", ["a1", "a1", "a2", "b"])]
 )
-def test_a_retry_holds_up_what_the_ordering_says(cluster: Cluster, ordering: str, order: list[str]) -> None:
-    """The rest of its key, or the rest of its partition."""
+def test_a_retry_delays_only_its_ordering_group(cluster: Cluster, ordering: str, order: list[str]) -> None:
+    """The group is the rest of its key, or the rest of its partition."""
     started: list[str] = []
 
     def handler(request: Any, context: Any) -> None:
@@ -138,7 +138,7 @@ def test_batches_reach_the_handler_whole(cluster: Cluster) -> None:
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("heeds", [True, False])
 def test_a_request_of_a_running_batch_is_cancelled(cluster: Cluster, guarantee: str, heeds: bool) -> None:
-    """That alone, and it does not start again, whether the handler refuses or acknowledges it."""
+    """Only this request is cancelled. It does not start again, whether the handler refuses or acknowledges it."""
     starts: list[int] = []
     waiting: list[int] = []
 
@@ -170,8 +170,8 @@ def test_a_deadline_expires_a_request(cluster: Cluster) -> None:
     assert [one.outcome for one in cluster.answers()] == ["EXPIRED"]
 
 
-def test_what_does_not_come_is_a_clear_error(cluster: Cluster) -> None:
-    """Without a worker process nothing is answered."""
+def test_missing_answers_raise_an_error_that_says_how_many_there_are(cluster: Cluster) -> None:
+    """Without a worker process no request is answered."""
     cluster.submit("p")
     with pytest.raises(TimeoutError, match="0 of 1 requests are answered"):
         cluster.answers(timeout=0.05)

@@ -1,4 +1,4 @@
-"""Detached tasks: a task goes on in one process while another one has its partition."""
+"""Detached tasks: a task keeps running in one process while another process owns its partition."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_short_tasks_do_not_wait_behind_a_long_one(world: World, guarantee: str,
 
 
 @ALL_GUARANTEES
-def test_a_process_that_comes_meanwhile_gets_the_work(world: World, guarantee: str) -> None:
+def test_a_process_that_joins_during_a_long_task_gets_the_short_tasks(world: World, guarantee: str) -> None:
     first = process(world, guarantee=guarantee)
     world.run(20)
     long_task_and_short_ones(world)
@@ -63,8 +63,8 @@ def test_a_process_that_comes_meanwhile_gets_the_work(world: World, guarantee: s
     each_once(world)
 
 
-def test_requests_that_come_later_are_noticed(world: World) -> None:
-    """A process knows the end of a partition only as long as it fetches from it, also beside a long task."""
+def test_short_requests_that_come_late_in_a_long_task_do_not_wait_for_it(world: World) -> None:
+    """A process must fetch from its partitions during a long task. Otherwise it does not know their ends."""
     for _ in range(2):
         each = process(world)
         each.consumer.end = lambda partition: -1  # type: ignore[method-assign]  # as of a paused partition
@@ -79,7 +79,7 @@ def test_requests_that_come_later_are_noticed(world: World) -> None:
     each_once(world)
 
 
-def test_in_order_of_the_partition_only_that_partition_waits(world: World) -> None:
+def test_with_ordering_partition_only_the_partition_of_the_long_task_waits(world: World) -> None:
     for _ in range(2):
         process(world, ordering="partition")
     world.run(20)
@@ -92,7 +92,7 @@ def test_in_order_of_the_partition_only_that_partition_waits(world: World) -> No
     each_once(world)
 
 
-def test_in_order_of_the_key_only_that_key_waits(world: World) -> None:
+def test_with_ordering_key_only_the_key_of_the_long_task_waits(world: World) -> None:
     processes = [process(world, ordering="key") for _ in range(2)]
     world.run(20)
     world.request("long", 0, key=b"a", work=Work(40))
@@ -107,7 +107,7 @@ def test_in_order_of_the_key_only_that_key_waits(world: World) -> None:
 
 
 def detached(world: World, guarantee: str = "exactly-once", **options: Any) -> tuple[Process, Process]:
-    """The process that runs a task of partition 0, and the one that has that partition by now."""
+    """Return the process that runs a detached task of partition 0, and the owner of that partition."""
     work = options.pop("work", None) or Work(options.pop("seconds", 100.0))
     first, second = (process(world, guarantee=guarantee, **options) for _ in range(2))
     world.run(20)
@@ -133,7 +133,7 @@ def test_a_task_whose_holder_has_died_is_taken_over(world: World, guarantee: str
 
 
 @GUARANTEES
-def test_a_holder_that_was_frozen_does_not_answer_what_was_taken_over(world: World, guarantee: str) -> None:
+def test_a_holder_that_was_frozen_does_not_answer_a_task_that_was_taken_over(world: World, guarantee: str) -> None:
     holder, owner = detached(world, guarantee)
     world.clock.freeze(holder._fibre)
     world.until(lambda: len(world.answered()) == 2)
@@ -147,7 +147,7 @@ def test_a_holder_that_was_frozen_does_not_answer_what_was_taken_over(world: Wor
 
 
 @GUARANTEES
-def test_checks_of_a_detached_task_do_not_add_up_during_an_outage(
+def test_checks_of_a_detached_task_do_not_accumulate_during_an_outage(
     world: World, guarantee: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For ten minutes the coordinator does not answer, and the holder needs it every 30 s. Then the task ends."""
@@ -168,7 +168,7 @@ def test_checks_of_a_detached_task_do_not_add_up_during_an_outage(
 
 
 @GUARANTEES
-def test_the_next_owner_goes_on_when_both_have_died(world: World, guarantee: str) -> None:
+def test_the_next_owner_takes_over_when_holder_and_owner_have_died(world: World, guarantee: str) -> None:
     holder, owner = detached(world, guarantee)
     holder.kill()
     owner.kill()
@@ -178,7 +178,7 @@ def test_the_next_owner_goes_on_when_both_have_died(world: World, guarantee: str
     each_once(world)
 
 
-def test_an_owner_that_dies_after_it_has_vacated_a_task_leaves_the_decision_to_the_next(world: World) -> None:
+def test_the_next_owner_takes_over_a_task_that_a_dead_owner_has_vacated(world: World) -> None:
     holder, owner = detached(world)
     holder.kill()
     world.until(lambda: any(task.vacated for task in world.noted().detached.values()))
@@ -190,21 +190,25 @@ def test_an_owner_that_dies_after_it_has_vacated_a_task_leaves_the_decision_to_t
 
 
 @GUARANTEES
-def test_a_failed_attempt_is_repeated_by_the_owner(world: World, guarantee: str) -> None:
-    """After the pause that the policy wants, and in the order of attempts."""
+def test_the_owner_repeats_a_failed_attempt_of_a_detached_task(world: World, guarantee: str) -> None:
+    """It starts after the back-off, and the attempts are in order."""
     holder, owner = detached(world, guarantee, work=[failing(20), Work(0.1)])
     world.until(lambda: len(world.answered()) == 2)
-    starts = [(at, n) for one in (holder, owner) for at, task, n in one.service.started if task.record.offset == 0]
-    (_, first), (_, second) = sorted((at, n) for at, n in starts if n)
-    assert (first, second) == (1, 2)
+    (first,), (second,) = (
+        [(at, attempt) for at, task, attempt in one.service.started if task.record.offset == 0]
+        for one in (holder, owner)
+    )
+    assert (first[1], second[1]) == (1, 2)
+    assert second[0] - first[0] >= 20 + 5, "the task and the shortest back-off"
     each_once(world)
 
 
 @GUARANTEES
-def test_the_last_attempt_is_a_dead_letter_of_the_holder(world: World, guarantee: str) -> None:
+def test_the_holder_writes_the_dead_letter_after_the_last_attempt(world: World, guarantee: str) -> None:
     holder, owner = detached(world, guarantee, work=failing(20), max_attempts=1)
     world.until(lambda: len(world.answered()) == 2)
     assert len(world.dead_letters()) == 1
+    world.until(lambda: holder.counter("dead_letters_total") == 1)
     assert len(holder.starts) + len(owner.starts) == 2
     each_once(world)
 
@@ -219,8 +223,8 @@ def test_a_process_that_drains_answers_its_detached_task_first(world: World, gua
 
 
 @ALL_GUARANTEES
-def test_a_process_that_drains_lets_its_partitions_go_at_once(world: World, guarantee: str) -> None:
-    """It goes on with its task, and others work on what waits behind it."""
+def test_a_process_that_drains_gives_up_its_partitions_at_once(world: World, guarantee: str) -> None:
+    """It finishes its task, and another process runs the requests behind the task."""
     holder, owner = (process(world, guarantee=guarantee) for _ in range(2))
     world.run(20)
     world.request("long", holder.owned[0], work=Work(60))
@@ -250,7 +254,7 @@ def test_a_process_that_drains_alone_keeps_its_partitions(world: World) -> None:
     assert (alone.counter("gave_way_total"), alone.counter("detached_total")) == (0, 0)
 
 
-def test_a_cancelled_detached_task_starts_elsewhere_without_a_lost_attempt(world: World) -> None:
+def test_a_detached_task_that_a_drain_cancels_starts_elsewhere_as_the_same_attempt(world: World) -> None:
     holder, owner = detached(world)
     holder.order(Command.CANCEL)
     world.until(lambda: (0, 0, 1) in owner.starts)
@@ -258,7 +262,7 @@ def test_a_cancelled_detached_task_starts_elsewhere_without_a_lost_attempt(world
     each_once(world)
 
 
-def test_a_holder_that_dies_with_its_mark_pending_is_taken_over_when_the_transaction_has_ended(world: World) -> None:
+def test_a_dead_holders_task_with_a_pending_mark_is_taken_over_after_the_transaction(world: World) -> None:
     holder, owner = detached(world, seconds=30.0)
     holder.transaction_thread.look_seconds = 1.0
     (claim,) = holder.assembly._holder._claims
@@ -271,7 +275,7 @@ def test_a_holder_that_dies_with_its_mark_pending_is_taken_over_when_the_transac
 
 
 def test_a_holder_whose_mark_is_pending_when_it_is_vacated_does_not_answer(world: World) -> None:
-    """It looks after its mark is pending, and finds that it does not hold the task any more."""
+    """It reads the entry when its mark is pending, and finds that the entry no longer names it."""
     holder, owner = detached(world, seconds=30.0)
     holder.transaction_thread.look_seconds = 70.0
     world.until(lambda: holder.transaction_thread.busy)
@@ -284,14 +288,14 @@ def test_a_holder_whose_mark_is_pending_when_it_is_vacated_does_not_answer(world
     assert holder.counter("superseded_total") == 1
 
 
-def test_the_owner_waits_for_the_pending_mark_of_a_holder_that_is_frozen_before_it_decides(world: World) -> None:
-    """The holder has looked and found that it is named, so its transaction may still commit."""
+def test_the_owner_waits_for_the_pending_mark_of_a_frozen_holder(world: World) -> None:
+    """The holder has read that the entry names it, so its transaction may still commit."""
     holder, owner = detached(world, seconds=30.0)
     (claim,) = holder.assembly._holder._claims
     group = world.broker.group(mark_group(GROUP, Partition(REQUESTS, 0), 0, claim.holder))
     holder.transaction_thread.look_seconds = 1.0
     world.until(lambda: group.pending[Partition(REQUESTS, 0)] == 1)
-    holder.transaction_thread.look_seconds = 200.0  # from the look, a second later, to the decision
+    holder.transaction_thread.look_seconds = 200.0  # from reading the entry, a second later, to the decision
     world.run(2)
     world.clock.freeze(holder._fibre)
     world.until(lambda: len(world.answered()) == 2)
@@ -301,8 +305,8 @@ def test_the_owner_waits_for_the_pending_mark_of_a_holder_that_is_frozen_before_
     assert started(world, 0, 0, holder, owner) == 1
 
 
-def test_a_task_is_not_taken_over_before_the_group_knows_that_it_is_vacated(world: World) -> None:
-    """The holder comes back before that commit, finds that it is named, and answers."""
+def test_a_task_is_not_taken_over_before_a_commit_records_that_it_is_vacated(world: World) -> None:
+    """The holder wakes up before that commit, finds that the entry names it, and answers."""
     holder, owner = detached(world, "at-least-once", seconds=30.0)
     world.clock.freeze(holder._fibre)
     world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS", 10_000)
@@ -318,8 +322,8 @@ def test_a_task_is_not_taken_over_before_the_group_knows_that_it_is_vacated(worl
 
 
 @GUARANTEES
-def test_a_holder_that_was_frozen_does_not_answer_what_its_successor_holds(world: World, guarantee: str) -> None:
-    """The task is detached a second time, so an entry for it is there, which names the other holder."""
+def test_a_holder_that_was_frozen_does_not_answer_a_task_that_has_another_holder(world: World, guarantee: str) -> None:
+    """The task is detached a second time, so it has an entry, which names the other holder."""
     holder, owner = detached(world, guarantee, work=[Work(60.0), Work(400.0)])
     world.clock.freeze(holder._fibre)
     world.until(lambda: (0, 0, 2) in owner.starts)
@@ -337,7 +341,7 @@ def test_a_holder_that_was_frozen_does_not_answer_what_its_successor_holds(world
     each_once(world)
 
 
-def test_a_note_whose_commit_was_not_answered_keeps_the_partition_until_it_is_confirmed(world: World) -> None:
+def test_a_partition_does_not_move_before_the_commit_of_an_entry_is_confirmed(world: World) -> None:
     first, second = (process(world, guarantee="exactly-once") for _ in range(2))
     world.run(20)
     world.request("long", 0, work=Work(60))
@@ -350,7 +354,7 @@ def test_a_note_whose_commit_was_not_answered_keeps_the_partition_until_it_is_co
     assert len(first.starts) + len(second.starts) == 2
 
 
-def test_nothing_is_detached_while_a_member_does_not_understand_it(world: World) -> None:
+def test_no_task_is_detached_while_a_member_does_not_know_detached_tasks(world: World) -> None:
     """A member of an older version would start the task again."""
     old = process(world, state_topic="")
     new = process(world)
@@ -363,7 +367,7 @@ def test_nothing_is_detached_while_a_member_does_not_understand_it(world: World)
     assert (old.counter("detached_total"), new.counter("detached_total")) == (0, 0)
 
 
-def test_without_a_state_topic_a_partition_is_held_as_ever(world: World) -> None:
+def test_without_a_state_topic_a_revoked_partition_is_held_for_its_task(world: World) -> None:
     first = process(world, state_topic="")
     world.run(5)
     world.request("long", 0, work=Work(30))

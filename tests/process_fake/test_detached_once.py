@@ -17,8 +17,8 @@ PARTITIONS = 4
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
-def test_at_most_once_only_what_must_not_overtake_waits(world: World, ordering: str) -> None:
-    """For the answer of the holder, although the group's position is behind its task."""
+def test_only_requests_that_must_not_overtake_a_detached_task_wait(world: World, ordering: str) -> None:
+    """They wait for the holder's answer, although the committed offset is above its task."""
     first, second = (process(world, guarantee="at-most-once", ordering=ordering) for _ in range(2))
     world.run(20)
     began = world.clock()
@@ -39,8 +39,8 @@ def test_at_most_once_only_what_must_not_overtake_waits(world: World, ordering: 
 
 
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
-def test_at_most_once_a_task_whose_holder_has_died_is_lost(world: World, ordering: str) -> None:
-    """It never starts again, and what had to wait for it goes on."""
+def test_a_task_whose_holder_has_died_is_lost(world: World, ordering: str) -> None:
+    """It never starts again, and the requests that waited for it start."""
     holder, owner = detached_once(world, ordering)
     holder.kill()
     world.request("later", 0, work=Work(0.02))
@@ -53,7 +53,7 @@ def test_at_most_once_a_task_whose_holder_has_died_is_lost(world: World, orderin
     each_once(world)
 
 
-def test_at_most_once_the_next_owner_still_waits_for_the_holder(world: World) -> None:
+def test_the_next_owner_still_waits_for_the_holder(world: World) -> None:
     holder, owner = detached_once(world, "partition")
     owner.kill()
     third = process(world, guarantee="at-most-once", ordering="partition")
@@ -66,8 +66,8 @@ def test_at_most_once_the_next_owner_still_waits_for_the_holder(world: World) ->
     each_once(world)
 
 
-def test_at_most_once_a_holder_that_was_frozen_answers_all_the_same(world: World) -> None:
-    """Its task was counted as lost; nobody has started it again."""
+def test_a_holder_that_was_frozen_still_answers(world: World) -> None:
+    """Its task was counted as lost, but no process has started it again."""
     holder, owner = detached_once(world, "unordered")
     world.clock.freeze(holder._fibre)
     world.until(lambda: owner.counter("lost_total"))
@@ -79,7 +79,7 @@ def test_at_most_once_a_holder_that_was_frozen_answers_all_the_same(world: World
 
 
 @pytest.mark.parametrize("command", [Command.DRAIN, Command.CANCEL])
-def test_at_most_once_a_holder_that_leaves_answers(world: World, command: Command) -> None:
+def test_a_holder_that_leaves_answers_its_task(world: World, command: Command) -> None:
     holder, owner = detached_once(world, "partition")
     holder.order(command)
     world.until(lambda: holder.exit_code is not None)
@@ -90,7 +90,7 @@ def test_at_most_once_a_holder_that_leaves_answers(world: World, command: Comman
 
 
 def detached_once(world: World, ordering: str) -> tuple[Process, Process]:
-    """The process that runs the first task of partition 0, and the one that has that partition by now."""
+    """Return the process that runs the first task of partition 0, and the owner of that partition."""
     first, second = (process(world, guarantee="at-most-once", ordering=ordering) for _ in range(2))
     world.run(20)
     world.request("long", 0, work=Work(100))

@@ -1,4 +1,4 @@
-"""Detached tasks on the state topic: their records, their checkpoints, and requests to cancel them."""
+"""Detached tasks on the state topic: their records, their checkpoints, and cancel requests for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-onc
 
 
 def detached(world: World, guarantee: str, work: Work, **more: Any) -> tuple[Process, Process]:
-    """The holder of the task, and the process that has got its partition."""
+    """Return the holder of a detached task, and the owner of its partition."""
     options = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee, "hold": 3.0, **more}
     world.request("long", work=work)
     holder = world.process(**options)
@@ -35,7 +35,7 @@ def detached(world: World, guarantee: str, work: Work, **more: Any) -> tuple[Pro
 
 
 @GUARANTEES
-def test_the_holder_keeps_the_record_until_the_end(world: World, guarantee: str) -> None:
+def test_the_holder_keeps_the_record_until_the_task_is_answered(world: World, guarantee: str) -> None:
     detached(world, guarantee, Work(300.0))
     for _ in range(6):
         world.run(20)
@@ -47,7 +47,7 @@ def test_the_holder_keeps_the_record_until_the_end(world: World, guarantee: str)
 
 
 @GUARANTEES
-def test_a_heartbeat_follows_the_other(world: World, guarantee: str) -> None:
+def test_the_holder_keeps_sending_heartbeats(world: World, guarantee: str) -> None:
     detached(world, guarantee, Work(300.0))
     before = len(world.broker.records(STATES))
     world.run(61)
@@ -55,7 +55,7 @@ def test_a_heartbeat_follows_the_other(world: World, guarantee: str) -> None:
 
 
 @GUARANTEES
-def test_a_checkpoint_of_a_detached_task_is_where_the_next_attempt_begins(world: World, guarantee: str) -> None:
+def test_the_next_attempt_resumes_from_the_checkpoint_of_a_detached_task(world: World, guarantee: str) -> None:
     holder, owner = detached(world, guarantee, Work(500.0, reports=((1.0, b"one"), (100.0, b"two"))))
     world.run(120)
     world.crash(holder)
@@ -65,10 +65,10 @@ def test_a_checkpoint_of_a_detached_task_is_where_the_next_attempt_begins(world:
 
 @GUARANTEES
 @pytest.mark.parametrize(("reports", "outcome"), [(((1.0, b"one"),), OK), ((), DEAD_LETTERED)])
-def test_the_death_of_a_holder_counts_only_without_a_checkpoint(
+def test_the_death_of_a_holder_uses_up_an_attempt_only_without_a_checkpoint(
     world: World, guarantee: str, reports: tuple[tuple[float, bytes], ...], outcome: int
 ) -> None:
-    """As anywhere: the next start, which resumes from it, is the same attempt."""
+    """As for other tasks, the start that resumes from a checkpoint is the same attempt."""
     holder, owner = detached(world, guarantee, Work(500.0, reports=reports), max_attempts=1)
     world.crash(holder)
     world.until(world.answers)
@@ -82,10 +82,10 @@ def test_the_death_of_a_holder_counts_only_without_a_checkpoint(
     [
         (((1.0, b"one"),), [(OK, 1)]),
         ((), [(DEAD_LETTERED, 1)]),
-        (((300.0, b"too late"),), [(DEAD_LETTERED, 1)]),  # the topic does not have it
+        (((300.0, b"too late"),), [(DEAD_LETTERED, 1)]),  # the state topic does not have it
     ],
 )
-def test_the_death_of_a_holders_child_counts_only_without_a_checkpoint(
+def test_the_death_of_a_holders_child_uses_up_an_attempt_only_without_a_checkpoint(
     world: World, guarantee: str, reports: tuple[tuple[float, bytes], ...], outcomes: list[tuple[int, int]]
 ) -> None:
     died = Work(300.0, Verdict.FAILED, error="ProcessDied", reports=reports)
@@ -107,10 +107,10 @@ def test_a_detached_task_is_cancelled_by_its_holder(world: World, guarantee: str
     world.until(lambda: world.state(0) is None, seconds=20)
 
 
-def test_a_cancelled_detached_task_whose_holder_dies_before_its_mark(
+def test_a_cancelled_task_stays_cancelled_when_its_holder_dies_before_the_mark(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner of the partition cannot know the answer, so the state must still say that it was cancelled."""
+    """The owner of the partition cannot know the answer, so the state must still say that the task was cancelled."""
     monkeypatch.setattr(FakeGroupClient, "commit", lambda *_: KafkaFailure("_TIMED_OUT", "no reply"))
     holder, owner = detached(world, "at-least-once", Work(500.0, obeys=2.0))
     world.cancel(0)
@@ -125,7 +125,7 @@ def test_a_cancelled_detached_task_whose_holder_dies_before_its_mark(
 
 @GUARANTEES
 def test_the_attempt_after_a_failure_resumes_from_the_last_checkpoint(world: World, guarantee: str) -> None:
-    """The topic does not have it yet when the attempt ends, because an earlier record is still being written."""
+    """The topic does not have this checkpoint yet when the attempt ends: an earlier record is still being written."""
     reports = ((299.999, b"one"), (300.0, b"last"))
     _, owner = detached(world, guarantee, Work(300.0, Verdict.FAILED, reports=reports))
     world.script["long"] = Work(1.0)
@@ -135,7 +135,7 @@ def test_the_attempt_after_a_failure_resumes_from_the_last_checkpoint(world: Wor
 
 
 @GUARANTEES
-def test_the_record_stays_when_the_partition_comes_back(world: World, guarantee: str) -> None:
+def test_the_record_stays_when_the_partition_moves_back_to_the_holder(world: World, guarantee: str) -> None:
     holder, owner = detached(world, guarantee, Work(500.0, reports=((1.0, b"one"),)))
     world.move(0, holder)
     world.run(10)

@@ -1,4 +1,4 @@
-"""Chosen headers of a request come back on its answer, whatever the answer is."""
+"""An answer has the chosen headers of its request, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-onc
 
 
 def answered_with(world: World, count: int) -> list[Headers]:
-    """The headers of the answers, in the order of their requests."""
+    """Return the headers of the answers, in the order of their requests."""
     world.until(lambda: len(world.broker.records(ACKS)) == count)
     records = sorted(world.broker.records(ACKS), key=lambda record: decode_response(record.value).origin.offset)
     return [record.headers for record in records]
@@ -38,7 +38,7 @@ def test_a_result_has_the_headers_of_its_request(world: World, guarantee: str) -
 
 
 @GUARANTEES
-def test_the_answer_of_a_dead_letter_has_them(world: World, guarantee: str) -> None:
+def test_the_answer_to_a_failed_or_expired_request_has_the_headers(world: World, guarantee: str) -> None:
     world.request("bad", work=Work(verdict=Verdict.REJECTED), headers=GIVEN)
     world.raw(b"\xff", headers=GIVEN)
     world.request("old", work=Work(verdict=Verdict.EXPIRED), headers=GIVEN)
@@ -48,7 +48,7 @@ def test_the_answer_of_a_dead_letter_has_them(world: World, guarantee: str) -> N
 
 
 @GUARANTEES
-def test_a_result_that_fits_only_without_them_is_kept(world: World, guarantee: str) -> None:
+def test_a_result_that_fits_only_without_the_headers_is_sent_without_them(world: World, guarantee: str) -> None:
     world.request("long", work=Work(result=b"x" * 900), headers=(("trace", b"t" * 900),))
     world.process(guarantee=guarantee, echo_headers=ECHOED, max_answer_bytes=1_500)
     assert answered_with(world, 1) == [()]
@@ -56,7 +56,7 @@ def test_a_result_that_fits_only_without_them_is_kept(world: World, guarantee: s
 
 
 @GUARANTEES
-def test_a_topic_that_takes_less_than_it_did_gets_the_failure_without_them(world: World, guarantee: str) -> None:
+def test_an_answer_that_its_topic_refuses_is_sent_without_the_headers(world: World, guarantee: str) -> None:
     world.request("bad", work=Work(verdict=Verdict.REJECTED), headers=(("trace", b"t" * 2_000),))
     world.broker.topics[ACKS].max_bytes = 1_000
     world.process(guarantee=guarantee, echo_headers=ECHOED)

@@ -1,4 +1,4 @@
-"""Requests that are of no use any more when their turn comes."""
+"""Requests with a deadline, which may have passed when their turn comes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def request(world: World, deadline: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("deadline", [b"1", b"1700000000.5", b"2001-02-03T04:05:06Z", b"2001-02-03T04:05:06+02:00"])
-def test_what_is_too_late_is_not_started(world: World, deadline: bytes) -> None:
-    """It has its answer, and is no dead letter."""
+def test_a_request_whose_deadline_has_passed_does_not_start(world: World, deadline: bytes) -> None:
+    """It has an answer, and is no dead letter."""
     request(world, deadline)
     world.request()
     process = world.process()
@@ -32,7 +32,7 @@ def test_what_is_too_late_is_not_started(world: World, deadline: bytes) -> None:
 
 
 @pytest.mark.parametrize("deadline", [b"9999999999", b"9999-01-01T00:00:00Z"])
-def test_what_is_in_time_is_started(world: World, deadline: bytes) -> None:
+def test_a_request_starts_before_its_deadline(world: World, deadline: bytes) -> None:
     request(world, deadline)
     world.process()
     world.until(lambda: world.committed() == 1)
@@ -40,8 +40,8 @@ def test_what_is_in_time_is_started(world: World, deadline: bytes) -> None:
 
 
 @pytest.mark.parametrize("deadline", [None, b"", b"tomorrow", b"nan", b"2001-02-03T04:05:06", b"\xff"])
-def test_a_deadline_that_is_none_is_a_dead_letter(world: World, deadline: bytes | None) -> None:
-    """Nobody knows whether it is of use: the sender has made a mistake and shall learn of it."""
+def test_a_request_with_a_malformed_deadline_is_a_dead_letter(world: World, deadline: bytes | None) -> None:
+    """The worker cannot tell whether the request is still useful. The sender must learn of the mistake."""
     request(world, deadline)
     process = world.process()
     world.until(lambda: world.committed() == 1)
@@ -51,7 +51,7 @@ def test_a_deadline_that_is_none_is_a_dead_letter(world: World, deadline: bytes 
     assert dict(dead_letter.headers)["x-deadline"] == deadline
 
 
-def test_an_expired_one_lets_others_of_its_key_go_on(world: World) -> None:
+def test_an_expired_request_does_not_block_others_of_its_key(world: World) -> None:
     for key in (b"a", b"b"):
         world.request(headers=(("x-deadline", b"1"),), key=key)
         world.request(key=key)

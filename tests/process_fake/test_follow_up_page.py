@@ -39,7 +39,7 @@ def test_a_chain_has_an_answer_for_each_stage_under_one_key() -> None:
     ]
 
 
-def test_parts_fan_out_and_meet_again(tmp_path: Path) -> None:
+def test_parts_fan_out_and_fan_in(tmp_path: Path) -> None:
     database = str(tmp_path / "done.db")
     with Cluster() as cluster:
         for topic in ("parts", "bound"):
@@ -51,7 +51,7 @@ def test_parts_fan_out_and_meet_again(tmp_path: Path) -> None:
         parts = [decode_request(record.value).payload for record in cluster.broker.records("parts")]
         cluster.until(lambda: process.ended)
         cluster.start(handler_of("fan_in.py"), kwargs={"database": database})
-        for part in [*parts, parts[0]]:  # one of them twice
+        for part in [*parts, parts[0]]:  # one part comes twice
             cluster.submit(part)
         assert {answer.outcome for answer in cluster.answers()} == {"OK"}
         bound = [json.loads(decode_request(record.value).payload) for record in cluster.broker.records("bound")]

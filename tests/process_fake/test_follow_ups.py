@@ -1,4 +1,4 @@
-"""Follow-up requests are produced with the answer: all of them or none, and never without it."""
+"""Follow-up requests are produced with the answer: all of them or none, and never without the answer."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def payloads(world: World, topic: str) -> list[str]:
 
 
 def answers(world: World, count: int) -> list[tuple[int, str]]:
-    """Outcome and type of the error, by request."""
+    """Return the outcome and the error type of each answer, in the order of their requests."""
     world.until(lambda: len(world.broker.records(ACKS)) >= count)
     return [(answer.outcome, answer.error.type) for answer in world.answers()]
 
 
 @GUARANTEES
-def test_they_are_requests_with_sequence_parent_and_trace(world: World, guarantee: str) -> None:
+def test_a_follow_up_request_has_sequence_parent_and_trace(world: World, guarantee: str) -> None:
     world.request("first", work=sending(FollowUp(NEXT, b"k", "second")), headers=(("trace", b"t"), ("other", b"o")))
     process = world.process(guarantee=guarantee, echo_headers=("trace",))
     assert answers(world, 1) == [(OK, "")]
@@ -67,7 +67,7 @@ def test_the_first_request_topic_is_the_default(world: World, guarantee: str) ->
 
 @GUARANTEES
 @pytest.mark.parametrize("topic", ["no-such-topic", ACKS, DEAD])
-def test_a_topic_that_takes_no_requests_makes_a_dead_letter_and_holds_up_nothing(
+def test_a_follow_up_to_a_wrong_topic_makes_a_dead_letter_and_delays_no_request(
     world: World, guarantee: str, topic: str
 ) -> None:
     world.request("bad", work=sending(FollowUp(topic, None, "x")))
@@ -81,9 +81,7 @@ def test_a_topic_that_takes_no_requests_makes_a_dead_letter_and_holds_up_nothing
 
 @GUARANTEES
 @pytest.mark.parametrize("missing", [ACKS, DEAD])
-def test_a_topic_of_the_worker_that_is_missing_for_a_while_refuses_no_follow_up(
-    world: World, guarantee: str, missing: str
-) -> None:
+def test_a_missing_topic_of_the_worker_refuses_no_follow_up_request(world: World, guarantee: str, missing: str) -> None:
     """The answer or the dead letter waits until its topic has been recreated."""
     topic = world.broker.topics.pop(missing)
     verdict = Verdict.OK if missing == ACKS else Verdict.REJECTED
@@ -98,7 +96,7 @@ def test_a_topic_of_the_worker_that_is_missing_for_a_while_refuses_no_follow_up(
 
 
 @GUARANTEES
-def test_one_that_no_record_can_hold_makes_a_dead_letter(world: World, guarantee: str) -> None:
+def test_a_follow_up_request_that_no_record_can_hold_makes_a_dead_letter(world: World, guarantee: str) -> None:
     world.request("bad", work=sending(FollowUp(NEXT, None, "x" * 2_000)))
     world.process(guarantee=guarantee, max_answer_bytes=1_500)
     assert answers(world, 1) == [(DEAD_LETTERED, "FollowUpRefused")]
@@ -106,7 +104,7 @@ def test_one_that_no_record_can_hold_makes_a_dead_letter(world: World, guarantee
 
 
 @GUARANTEES
-def test_one_that_its_topic_finds_too_large_makes_a_dead_letter(world: World, guarantee: str) -> None:
+def test_a_follow_up_request_that_is_too_large_for_its_topic_makes_a_dead_letter(world: World, guarantee: str) -> None:
     world.broker.topics[NEXT].max_bytes = 1_000
     world.request("bad", work=sending(FollowUp(NEXT, None, "x" * 2_000)))
     process = world.process(guarantee=guarantee)
@@ -115,8 +113,8 @@ def test_one_that_its_topic_finds_too_large_makes_a_dead_letter(world: World, gu
     assert process.loop._responder.outstanding_bytes == 0
 
 
-def test_the_answer_waits_until_they_are_confirmed(world: World) -> None:
-    """A request that has an answer has sent them, also where the first delivery fails."""
+def test_the_answer_waits_until_the_follow_up_requests_are_confirmed(world: World) -> None:
+    """A request that has an answer has sent its follow-up requests, also if their first delivery fails."""
     world.broker.fail(NEXT, "NOT_ENOUGH_REPLICAS", 3)
     world.request("first", work=sending(FollowUp(NEXT, None, "a"), FollowUp(NEXT, None, "b")))
     world.process()
@@ -126,19 +124,19 @@ def test_the_answer_waits_until_they_are_confirmed(world: World) -> None:
     assert sorted(payloads(world, NEXT)) == ["a", "b"]
 
 
-def test_what_belongs_to_another_process_by_now_is_given_up(world: World) -> None:
+def test_a_follow_up_request_is_not_repeated_after_the_partition_is_lost(world: World) -> None:
     world.broker.fail(NEXT, "NOT_ENOUGH_REPLICAS", 1)
     world.request("first", work=sending(FollowUp(NEXT, None, "a")))
     process = world.process()
     world.until(lambda: process.counter("delivery_failures_total", "NOT_ENOUGH_REPLICAS") == 1)
-    world.broker.group("group").leave(process.consumer)  # and joins again: it starts the request again
+    world.broker.group("group").leave(process.consumer)  # the process joins again and starts the request again
     assert answers(world, 1) == [(OK, "")]
     world.until(lambda: not process.loop._responder.outstanding)
     assert process.loop._responder.outstanding_bytes == 0
     assert (process.counter("dropped_total"), payloads(world, NEXT)) == (1, ["a"])
 
 
-def test_an_aborted_transaction_sends_nothing_twice(world: World) -> None:
+def test_an_aborted_transaction_sends_no_follow_up_request_twice(world: World) -> None:
     world.request("first", work=sending(FollowUp(NEXT, None, "a")))
     process = world.process(guarantee="exactly-once")
     failures = deque([KafkaFailure("COORDINATOR_NOT_AVAILABLE", "scripted")] * 2)
@@ -154,7 +152,7 @@ def test_an_aborted_transaction_sends_nothing_twice(world: World) -> None:
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_a_chain_of_three_stages(guarantee: str, batch_size: int) -> None:
+def test_a_chain_of_three_stages_has_one_answer_for_each_stage(guarantee: str, batch_size: int) -> None:
     """Each stage sends the next one; a failed attempt sends nothing."""
 
     def stage(request: Request, context: Context) -> str:

@@ -29,7 +29,7 @@ def shout_all(batch: Batch, _context: object) -> None:
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once", "exactly-once"])
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_json_in_and_out(guarantee: str, batch_size: int) -> None:
+def test_a_process_reads_json_requests_and_writes_json_answers(guarantee: str, batch_size: int) -> None:
     config = config_of(
         "worker-0",
         ordering="partition",

@@ -46,7 +46,7 @@ def test_a_revocation_that_gives_up_a_task_uses_up_no_attempt(
     assert second.starts == [(0, 0, 1)]
 
 
-def test_at_most_once_a_revocation_that_gives_up_a_task_does_not_start_it_again(world: World) -> None:
+def test_under_at_most_once_a_task_that_a_revocation_gives_up_does_not_start_again(world: World) -> None:
     world.request("long", work=Work(5_000.0, obeys=None))
     first = world.process(guarantee="at-most-once", hold=3.0)
     world.until(lambda: first.starts)

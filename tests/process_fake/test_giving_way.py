@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def wide() -> Iterator[World]:
-    """With more partitions than members."""
+    """Yield a world with more partitions than members."""
     made = World(partitions=4)
     yield made
     made.clock.close()
 
 
 def test_when_all_have_given_way_one_takes_part_again(world: World) -> None:
-    """Two processes start a long task at the same time, and each sees the other as one that could take its work."""
+    """Two processes start a long task at the same time. Each sees the other as a process that can take its work."""
     for number in (0, 1):
         world.request(f"long-{number}", number, work=Work(600.0))
     pair = [world.process(state_topic=STATES, long_after=3.0, ordering="unordered") for _ in range(2)]
@@ -87,7 +87,7 @@ def test_a_process_with_a_short_task_in_an_extra_slot_does_not_give_way(wide: Wo
 
 
 def test_a_task_that_reports_progress_is_long_at_once(wide: World) -> None:
-    """Long before ``WORKER_LONG_AFTER``, others need not wait for it."""
+    """Other requests do not wait for it, although ``WORKER_LONG_AFTER`` is far from over."""
     wide.request("long", 0, work=Work(600.0, reports=((0.1, 0.01),)))
     pair = [wide.process(state_topic=STATES, long_after=300.0, ordering="unordered") for _ in range(2)]
     wide.until(lambda: any(one.starts for one in pair))
@@ -99,7 +99,7 @@ def test_a_task_that_reports_progress_is_long_at_once(wide: World) -> None:
 def test_a_failed_view_of_the_group_is_logged_and_requested_again(
     wide: World, lines: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a view nobody gives way. An operator could not tell why."""
+    """Without a view no process gives way, and without the log an operator cannot tell why."""
     members, end = FakeGroupClient.members, wide.clock() + 20
 
     def fail_at_first(client: FakeGroupClient, group: str) -> list[MemberView] | KafkaFailure:
@@ -118,7 +118,7 @@ def test_a_failed_view_of_the_group_is_logged_and_requested_again(
 
 
 def test_a_partition_starts_as_soon_as_its_states_are_known(world: World) -> None:
-    """The consumer asks for that again in its next poll. It does not pause as after a coordinator that is away."""
+    """The consumer tries again in its next poll. It does not pause, as it does when the coordinator is unavailable."""
     world.request("task")
     process = world.process(state_topic=STATES)
     world.until(lambda: process.starts, 0.5)

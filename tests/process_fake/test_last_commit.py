@@ -1,4 +1,4 @@
-"""The last commit of a partition that moves, and its first one at the next owner."""
+"""The last commit of a partition that moves, and the first commit of its next owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process leaves: what runs finishes, nothing starts, everything that was answered is committed."""
+"""How a process leaves: the running task finishes, no task starts, and all answered requests are committed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from worker.process import responder as responder_module
 from worker.process.leaving import SETTLE_LIMIT
 from worker.process.status_block import Command
 
-CANCEL_GRACE = 5.0  # of the configuration, by default
+CANCEL_GRACE = 5.0  # seconds, the default of the configuration
 
 
 def test_a_drain_lets_the_running_task_finish_and_starts_nothing_more(world: World) -> None:
-    """Its answer is confirmed and committed before the group is left; the rest is for the next process."""
+    """The answer is confirmed and committed before the process leaves the group. The next process runs the rest."""
     for _ in range(5):
         world.request("long", work=Work(seconds=100.0))
     process = world.process()
@@ -39,8 +39,8 @@ def test_a_drain_is_over_at_once_when_nothing_runs(world: World) -> None:
     assert world.clock() - started < 1
 
 
-def test_a_drain_before_the_start_starts_nothing(world: World) -> None:
-    """The order may come while the peer processes are still awaited."""
+def test_a_drain_before_the_start_command_starts_no_task(world: World) -> None:
+    """The drain may begin while the process still waits for its peer processes."""
     world.request()
     process = world.process(started=False)
     world.run(5)
@@ -50,7 +50,7 @@ def test_a_drain_before_the_start_starts_nothing(world: World) -> None:
 
 
 def test_a_drain_does_not_wait_for_the_next_attempt(world: World) -> None:
-    """A back-off of hours is the next process's."""
+    """The next process makes that attempt, perhaps after a back-off of hours."""
     world.request("flaky", work=failing(retry_after=10_000))
     process = world.process()
     world.until(lambda: process.starts)
@@ -61,7 +61,7 @@ def test_a_drain_does_not_wait_for_the_next_attempt(world: World) -> None:
     assert world.committed() is None
 
 
-def test_a_task_that_fails_while_draining_is_not_repeated(world: World) -> None:
+def test_a_task_that_fails_during_a_drain_is_not_repeated(world: World) -> None:
     world.request("flaky", work=failing(seconds=20.0, retry_after=0.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -78,8 +78,8 @@ def test_a_signal_to_the_process_itself_drains_it_too(world: World) -> None:
     assert process.exit_code is ExitCode.DRAINED
 
 
-def test_it_polls_on_while_it_drains(world: World) -> None:
-    """Else the group would take it for dead, and the answer of hours of work would be for nothing."""
+def test_a_process_keeps_polling_while_it_drains(world: World) -> None:
+    """Otherwise the group removes the member, and hours of work are lost."""
     world.request("long", work=Work(seconds=300.0))
     process = world.process(max_poll_interval=5.0)
     world.until(lambda: process.starts)
@@ -87,7 +87,7 @@ def test_it_polls_on_while_it_drains(world: World) -> None:
     assert world.committed() == 1
 
 
-def test_records_that_come_while_it_drains_are_for_others(world: World) -> None:
+def test_a_process_that_drains_leaves_new_records_to_others(world: World) -> None:
     world.request("long", work=Work(seconds=50.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -99,8 +99,8 @@ def test_records_that_come_while_it_drains_are_for_others(world: World) -> None:
     assert process.loop.assignment.queued == 0
 
 
-def test_a_commit_that_fails_on_the_way_out_is_sent_again(world: World) -> None:
-    """The group is not left before the answer to the commit is known."""
+def test_a_commit_that_fails_during_a_drain_is_sent_again(world: World) -> None:
+    """The process does not leave the group before it has the reply to the commit."""
     world.broker.commit_delay = 1.0
     world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS")
     world.request("task", work=Work(seconds=5.0))
@@ -113,8 +113,8 @@ def test_a_commit_that_fails_on_the_way_out_is_sent_again(world: World) -> None:
 # ---------------------------------------------------------------- cancellation
 
 
-def test_nothing_starts_after_a_cancellation(world: World) -> None:
-    """Not even what is with the service already, of another partition."""
+def test_no_task_starts_after_a_cancellation(world: World) -> None:
+    """This includes a task of another partition that the executor already has."""
     world.quick()
     process = world.process()
     world.until(lambda: world.committed() == 30)
@@ -127,8 +127,8 @@ def test_nothing_starts_after_a_cancellation(world: World) -> None:
     assert len(process.starts) == 31
 
 
-def test_a_cancelled_task_is_dropped_and_the_next_process_does_it_again(world: World) -> None:
-    """No answer, no commit; the exit code says that work was given up."""
+def test_a_cancelled_task_is_dropped_and_the_next_process_runs_it_again(world: World) -> None:
+    """There is no answer and no commit. The exit code says that work was given up."""
     world.request("long", work=Work(seconds=5_000.0, obeys=1.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -144,8 +144,8 @@ def test_a_cancelled_task_is_dropped_and_the_next_process_does_it_again(world: W
     assert world.answers()[0].attempt == 1
 
 
-def test_a_task_that_does_not_obey_is_left_behind(world: World) -> None:
-    """After some seconds of grace; the process ends under it."""
+def test_a_process_ends_although_its_task_ignores_the_cancellation(world: World) -> None:
+    """It waits for some seconds of grace, and ends while the task is still running."""
     world.request("deaf", work=Work(seconds=5_000.0, obeys=None))
     process = world.process()
     world.until(lambda: process.starts)
@@ -157,8 +157,8 @@ def test_a_task_that_does_not_obey_is_left_behind(world: World) -> None:
     assert world.committed() is None
 
 
-def test_a_drain_can_still_be_cut_short(world: World) -> None:
-    """By a second signal, at any time."""
+def test_a_cancellation_cuts_a_drain_short(world: World) -> None:
+    """A second signal cancels the running task at any time."""
     world.request("long", work=Work(seconds=50_000.0, obeys=0.5))
     process = world.process()
     world.until(lambda: process.starts)
@@ -171,7 +171,7 @@ def test_a_drain_can_still_be_cut_short(world: World) -> None:
     assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
 
 
-def test_a_cancellation_without_a_task_gives_nothing_up(world: World) -> None:
+def test_a_cancellation_without_a_running_task_ends_as_a_drain(world: World) -> None:
     process = world.process()
     world.run(1)
     process.order(Command.CANCEL)
@@ -179,8 +179,8 @@ def test_a_cancellation_without_a_task_gives_nothing_up(world: World) -> None:
     assert process.exit_code is ExitCode.DRAINED
 
 
-def test_answers_under_way_are_settled_also_when_cancelled(world: World) -> None:
-    """Their tasks were done in time."""
+def test_unconfirmed_answers_are_settled_also_after_a_cancellation(world: World) -> None:
+    """Their tasks ended before the cancellation."""
     world.broker.topics[ACKS].delay = 2.0
     world.request()
     process = world.process()
@@ -191,12 +191,12 @@ def test_answers_under_way_are_settled_also_when_cancelled(world: World) -> None
     assert process.exit_code is ExitCode.DRAINED
 
 
-# ---------------------------------------------------------------- with the broker away
+# ---------------------------------------------------------------- while the broker is away
 
 
 @pytest.mark.parametrize("order", [Command.DRAIN, Command.CANCEL])
-def test_nobody_waits_for_a_broker_forever(world: World, order: Command) -> None:
-    """What is left to do then is the broker's part. The requests are done again, so nothing is lost."""
+def test_a_process_that_leaves_does_not_wait_for_a_broker_forever(world: World, order: Command) -> None:
+    """Only the broker's confirmations are missing then. The requests run again, so none is lost."""
     world.request("task", work=Work(seconds=20.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -210,10 +210,10 @@ def test_nobody_waits_for_a_broker_forever(world: World, order: Command) -> None
     assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
 
 
-def test_nobody_waits_for_a_broker_forever_with_as_many_answers_as_fit(
+def test_a_process_with_the_most_unconfirmed_answers_leaves_without_the_broker(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The results that wait for room are no running tasks."""
+    """Results that wait for confirmations of other answers do not count as running tasks."""
     monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 30)
     for _ in range(400):
         world.request("quick", work=Work(seconds=0.001))
@@ -228,8 +228,8 @@ def test_nobody_waits_for_a_broker_forever_with_as_many_answers_as_fit(
     assert process.exit_code is ExitCode.DRAIN_TIMED_OUT
 
 
-def test_the_time_for_the_broker_begins_when_the_last_task_has_ended(world: World) -> None:
-    """A drain that lasts longer than that does not use it up."""
+def test_the_wait_for_the_broker_begins_when_the_last_task_has_ended(world: World) -> None:
+    """The time that the drain waits for its task does not count."""
     world.request("task", work=Work(seconds=200.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -241,7 +241,7 @@ def test_the_time_for_the_broker_begins_when_the_last_task_has_ended(world: Worl
     assert world.committed() == 1
 
 
-def test_a_broker_that_comes_back_in_time_gets_everything(world: World) -> None:
+def test_a_broker_that_comes_back_in_time_gets_the_answer_and_the_commit(world: World) -> None:
     world.request("task", work=Work(seconds=20.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -252,8 +252,8 @@ def test_a_broker_that_comes_back_in_time_gets_everything(world: World) -> None:
     assert world.committed() == 1
 
 
-def test_a_process_whose_place_in_the_group_is_stale_finishes_and_leaves(world: World) -> None:
-    """Its supervisor starts another, which joins again."""
+def test_a_process_whose_membership_is_stale_finishes_its_task_and_leaves(world: World) -> None:
+    """Its supervisor starts another process, which joins the group."""
     world.request(work=Work(seconds=100.0))
     world.request()
     process = world.process(started=True)
@@ -264,8 +264,8 @@ def test_a_process_whose_place_in_the_group_is_stale_finishes_and_leaves(world: 
     assert (world.answered(), world.committed()) == ([(0, 0)], 1)
 
 
-def test_a_commit_of_leases_that_have_ended_is_not_waited_for(world: World) -> None:
-    """A client that does not find its coordinator keeps it for minutes, and it concerns nobody any more."""
+def test_a_process_that_leaves_does_not_wait_for_a_commit_of_ended_leases(world: World) -> None:
+    """A client that does not find its coordinator keeps the commit for minutes, and no lease needs it any more."""
     world.broker.commit_delay = 10_000.0
     world.request(work=Work(seconds=1.0))
     process = world.process()

@@ -1,4 +1,4 @@
-"""Long tasks on the state topic: announced, reported, resumed, removed."""
+"""Records of long tasks on the state topic: when they are written, how starts resume, when they are removed."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def start(world: World, **options: object) -> Process:
 
 
 def known(world: World) -> TaskState:
-    """The record of the first request, which is there."""
+    """Return the record of the first request, which must exist."""
     state = world.state(0)
     assert state is not None
     return state
 
 
 def resumes(process: Process) -> list[bytes | None]:
-    """What each start went on from."""
+    """Return the checkpoint that each start resumed from."""
     return process.service.resumes
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_short_task_never_touches_the_topic(world: World, guarantee: str) -> None:
+def test_a_short_task_writes_nothing_to_the_state_topic(world: World, guarantee: str) -> None:
     process = start(world, guarantee=guarantee)
     for number in range(20):
         world.request(f"task-{number}", work=Work(1.0))
@@ -50,8 +50,8 @@ def test_a_short_task_never_touches_the_topic(world: World, guarantee: str) -> N
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_a_long_task_is_announced_and_removed(world: World, guarantee: str) -> None:
-    """After WORKER_LONG_AFTER; then it is written at least every ten seconds, until it is answered."""
+def test_a_long_task_has_a_record_until_it_is_answered(world: World, guarantee: str) -> None:
+    """The record is written after WORKER_LONG_AFTER, and then at least every ten seconds until the task is answered."""
     world.request("long", work=Work(100.0))
     process = start(world, guarantee=guarantee)
     world.run(59)
@@ -69,8 +69,8 @@ def test_a_long_task_is_announced_and_removed(world: World, guarantee: str) -> N
     assert process.counter("tasks_total", "OK") == 1
 
 
-def test_a_task_that_runs_beside_others_is_announced(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The executor sets it aside as soon as it is a long one."""
+def test_a_long_task_in_an_extra_slot_has_a_record(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor moves a task to an extra slot as soon as the task is long."""
     world.request("long", work=Work(100.0))
     process = start(world)
     running = vars(StandInExecutor)["running"].fget
@@ -85,8 +85,8 @@ def test_a_task_that_runs_beside_others_is_announced(world: World, monkeypatch: 
     assert process.counter("tasks_total", "OK") == 1
 
 
-def test_progress_makes_a_task_a_long_one_at_once(world: World) -> None:
-    """It is written at most once a second, and the last one wins."""
+def test_a_task_that_reports_progress_has_a_record_at_once(world: World) -> None:
+    """Progress is written at most once a second, and the last report wins."""
     reports = tuple((0.1 + at / 10, at / 100) for at in range(31))
     world.request("long", work=Work(10.0, reports=reports))
     start(world)
@@ -101,8 +101,8 @@ def test_progress_makes_a_task_a_long_one_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_successor_goes_on_from_the_last_checkpoint(world: World, guarantee: str) -> None:
-    """After a crash, on another process; its record replaces that of the dead one."""
+def test_the_next_owner_resumes_from_the_last_checkpoint(world: World, guarantee: str) -> None:
+    """The first process has crashed. The record of the second process replaces the record of the first."""
     world.request("long", work=Work(50.0, reports=((1.0, b"one"), (2.0, b"two"))))
     first = start(world, guarantee=guarantee)
     world.run(5)
@@ -121,7 +121,7 @@ def test_a_successor_goes_on_from_the_last_checkpoint(world: World, guarantee: s
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_drain_keeps_the_checkpoint(world: World, guarantee: str) -> None:
-    """Also one that is made just before the process leaves."""
+    """This includes a checkpoint that is saved just before the process leaves."""
     world.request("long", work=Work(50.0, obeys=1.0, reports=((1.0, b"early"), (5.5, b"late"))))
     first = start(world, guarantee=guarantee)
     world.run(5)
@@ -135,8 +135,8 @@ def test_a_drain_keeps_the_checkpoint(world: World, guarantee: str) -> None:
     assert second.starts == [(0, 0, 1)], "a drain uses up no attempt"
 
 
-def test_a_task_that_is_taken_over_goes_on_from_its_checkpoint(world: World) -> None:
-    """It is detached when its partition moves, and its holder dies later."""
+def test_a_task_that_is_taken_over_resumes_from_its_checkpoint(world: World) -> None:
+    """The task is detached when its partition moves, and its holder dies later."""
     world.request("long", work=Work(500.0, reports=((1.0, b"one"),)))
     first = start(world, hold=3.0)
     world.run(5)
@@ -149,8 +149,8 @@ def test_a_task_that_is_taken_over_goes_on_from_its_checkpoint(world: World) -> 
     assert resumes(second) == [b"one"]
 
 
-def test_the_next_attempt_goes_on_in_the_same_process(world: World) -> None:
-    """Ordinary failures count as before; between the attempts the task waits."""
+def test_the_next_attempt_in_the_same_process_resumes_from_the_checkpoint(world: World) -> None:
+    """Each failure counts as an attempt. Between attempts the state of the task is ``waiting``."""
     work = [failing(2.0, reports=((1.0, b"one"),)), failing(2.0), Work(1.0)]  # type: ignore[arg-type]
     world.request("flaky", work=work)
     process = start(world, retry_first=5.0)
@@ -163,8 +163,8 @@ def test_the_next_attempt_goes_on_in_the_same_process(world: World) -> None:
     assert resumes(process) == [None, b"one", b"one"]
 
 
-def test_an_attempt_that_made_a_checkpoint_is_not_used_up_by_a_crash(world: World) -> None:
-    """Five processes die, each after a step forward; a start without one is charged as before."""
+def test_a_crash_after_a_new_checkpoint_uses_up_no_attempt(world: World) -> None:
+    """Five processes die, each after a new checkpoint. A start without a new checkpoint counts as an attempt."""
     for at in range(5):
         world.script[f"step-{at}"] = Work()
     world.request("long", work=Work(50.0, reports=((1.0, b"0"),)))
@@ -186,7 +186,7 @@ def test_an_attempt_that_made_a_checkpoint_is_not_used_up_by_a_crash(world: Worl
     assert resumes(last) == [b"4"]
 
 
-def test_the_same_checkpoint_again_is_no_step_forward(world: World) -> None:
+def test_a_crash_after_the_same_checkpoint_again_uses_up_an_attempt(world: World) -> None:
     world.request("long", work=Work(50.0, reports=((1.0, b"same"),)))
     for attempt in (1, 1, 2):
         process = start(world)
@@ -196,8 +196,8 @@ def test_the_same_checkpoint_again_is_no_step_forward(world: World) -> None:
         world.crash(process)
 
 
-def test_a_stale_checkpoint_is_refused(world: World) -> None:
-    """A frozen former owner writes after its successor has begun: the successor's record comes back."""
+def test_a_stale_record_of_a_former_owner_is_written_over(world: World) -> None:
+    """A former owner that was frozen writes after the new owner has begun. The new owner writes its record again."""
     world.request("long", work=Work(50.0, reports=((1.0, b"old"),)))
     first = start(world)
     world.run(3)
@@ -221,10 +221,10 @@ def test_a_stale_checkpoint_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-def test_a_former_owner_that_wakes_does_not_outbid_its_successor(
+def test_a_former_owner_that_wakes_up_does_not_write_over_the_new_record(
     world: World, monkeypatch: pytest.MonkeyPatch, guarantee: str
 ) -> None:
-    """It sees the record of the successor some seconds before the group says that it has lost the partition."""
+    """It reads the record of the new owner some seconds before it learns that it has lost the partition."""
     world.request("long", work=Work(100.0, reports=((1.0, b"old"), (20.0, b"late"))))
     first = start(world, guarantee=guarantee)
     world.run(3)
@@ -244,8 +244,8 @@ def test_a_former_owner_that_wakes_does_not_outbid_its_successor(
     assert (state.checkpoint, state.worker, state.epoch) == (b"new", second.consumer.name, 2)
 
 
-def test_an_owner_that_keeps_its_partition_writes_over_a_later_start(world: World) -> None:
-    """It was the other one that had lost the partition."""
+def test_an_owner_that_keeps_its_partition_writes_over_a_record_of_a_later_start(world: World) -> None:
+    """The process that wrote the other record has lost the partition."""
     world.request("long", work=Work(100.0, reports=((1.0, b"ours"),)))
     process = start(world)
     world.run(3)
@@ -260,7 +260,7 @@ def test_an_owner_that_keeps_its_partition_writes_over_a_later_start(world: Worl
 
 
 def test_a_partition_waits_for_its_states(world: World) -> None:
-    """Nothing of it starts before they are known; what the process had goes on."""
+    """None of its tasks starts before the states are known. The process continues with its other tasks."""
     world.request("long", work=Work(50.0, reports=((1.0, b"one"),)))
     first = start(world)
     world.run(3)
@@ -275,8 +275,8 @@ def test_a_partition_waits_for_its_states(world: World) -> None:
     assert resumes(second) == [b"one"]
 
 
-def test_a_reader_that_stays_away_ends_no_task(world: World) -> None:
-    """After thirty seconds the partition begins without the states."""
+def test_a_partition_begins_without_its_states_when_the_reader_stays_away(world: World) -> None:
+    """The partition waits thirty seconds for its states."""
     world.request("long", work=Work(5.0))
     process = start(world)
     assert process.states is not None
@@ -287,7 +287,7 @@ def test_a_reader_that_stays_away_ends_no_task(world: World) -> None:
 
 
 def test_a_state_that_was_left_behind_is_removed(world: World) -> None:
-    """Its process died between the answer and the tombstone."""
+    """Its process has died between the answer and the tombstone."""
     world.request("long", work=Work(5.0, reports=((1.0, b"one"),)))
     first = start(world)
     world.until(lambda: world.state(0) is not None)
@@ -300,8 +300,8 @@ def test_a_state_that_was_left_behind_is_removed(world: World) -> None:
     world.until(lambda: world.state(0) is None, seconds=20)
 
 
-def test_an_outage_delays_only_the_records(world: World) -> None:
-    """Failed deliveries are repeated, and the last state is there in the end."""
+def test_an_outage_of_the_state_topic_delays_only_the_records(world: World) -> None:
+    """Failed deliveries are repeated, so the last state reaches the topic."""
     world.broker.fail(STATES, "_MSG_TIMED_OUT", 3)
     world.request("long", work=Work(20.0, reports=((1.0, b"one"),)))
     process = start(world)
@@ -312,8 +312,8 @@ def test_an_outage_delays_only_the_records(world: World) -> None:
     assert world.leave(process) == [ExitCode.DRAINED]
 
 
-def test_a_checkpoint_that_the_topic_refuses(world: World) -> None:
-    """The one before stays; the task goes on."""
+def test_a_checkpoint_that_the_topic_refuses_does_not_end_the_task(world: World) -> None:
+    """The checkpoint before it stays, and the task continues."""
     world.request("long", work=Work(20.0, reports=((1.0, b"small"), (2.0, bytes(900_000)), (6.0, 0.5))))
     world.broker.topics[STATES].max_bytes = 100_000
     process = start(world)
@@ -323,7 +323,7 @@ def test_a_checkpoint_that_the_topic_refuses(world: World) -> None:
     assert world.leave(process) == [ExitCode.DRAINED]
 
 
-def test_without_a_state_topic_nothing_is_kept(world: World) -> None:
+def test_without_a_state_topic_no_record_is_written(world: World) -> None:
     world.request("long", work=Work(200.0, reports=((1.0, b"one"), (2.0, 0.25))))
     process = world.process()
     world.run(5)

@@ -9,8 +9,10 @@ from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import ACKS, World
 
 
-def test_a_result_that_came_when_the_lease_was_gone_is_dropped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task ended by itself just before the loss, unheard of: it was not cancelled, and is not answered."""
+def test_a_result_that_comes_after_the_end_of_its_lease_is_dropped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task ends just before the loss, and the poll thread does not know it yet. So it is not cancelled."""
     at = scene(world, Work(seconds=5.0))
     world.until(lambda: len(at.process.starts) == 3)
     world.run(1)
@@ -35,7 +37,7 @@ def test_a_result_that_came_when_the_lease_was_gone_is_dropped(world: World, mon
 
 
 def test_a_partition_that_comes_back_has_a_new_lease(world: World) -> None:
-    """What was queued under the old one is gone, and read again from the last commit."""
+    """Tasks that were queued under the old lease are dropped, and read again from the committed offset."""
     at = scene(world, Work(seconds=1.0))
     world.move(0, at.rival)
     at.move_away()
@@ -48,8 +50,8 @@ def test_a_partition_that_comes_back_has_a_new_lease(world: World) -> None:
 # ---------------------------------------------------------------- lost
 
 
-def test_a_lost_task_is_cancelled_and_nothing_of_it_is_settled(world: World) -> None:
-    """The partitions may already run elsewhere: no answer, no commit, and not a word to the broker about them."""
+def test_a_lost_task_is_cancelled_and_not_settled(world: World) -> None:
+    """The partitions may already have another owner, so the process sends no answer and commits no offset of them."""
     at = scene(world, Work(seconds=300.0, obeys=1.0), max_poll_interval=50.0)
     before = len(world.broker.group("group").commits)
     world.broker.group("group").leave(at.process.consumer)
@@ -59,13 +61,13 @@ def test_a_lost_task_is_cancelled_and_nothing_of_it_is_settled(world: World) -> 
     assert world.answers() == []
     assert at.process.counter("dropped_total") >= 1
     assert at.process.counter("rebalances_total", "lost") == 1
-    # What the next lease notes for itself, it notes where the one before has begun.
+    # The next lease commits its metadata at the offset where the lease before it began.
     commits = world.broker.group("group").commits[before:]
     assert [offset for member, _, offset in commits if member == at.process.consumer.name and offset] == []
 
 
 def test_a_lost_task_that_ignores_its_cancellation_ends_its_process(world: World) -> None:
-    """The partition came back at once, and its tasks would wait behind one that nothing will come of."""
+    """The partition comes back at once, and its tasks would wait behind a task whose result is dropped."""
     at = scene(world, Work(seconds=100.0, obeys=None))
     world.broker.group("group").leave(at.process.consumer)
     world.until(lambda: at.process.exit_code is not None, seconds=CANCEL_GRACE + 3)
@@ -74,8 +76,8 @@ def test_a_lost_task_that_ignores_its_cancellation_ends_its_process(world: World
     world.move(0, at.rival)
 
 
-def test_answers_that_were_to_be_repeated_are_not_after_the_loss(world: World) -> None:
-    """The delivery had failed, the next owner answers: ours would be a second one, hours later."""
+def test_a_failed_answer_is_not_repeated_after_the_partition_is_lost(world: World) -> None:
+    """The next owner answers the request. A repeated answer would be a second one, perhaps hours later."""
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS")
     at = scene(world, Work(seconds=1.0))
     world.until(lambda: at.process.counter("delivery_failures_total", "NOT_ENOUGH_REPLICAS"))
@@ -87,8 +89,8 @@ def test_answers_that_were_to_be_repeated_are_not_after_the_loss(world: World) -
     assert at.process.loop._responder.outstanding == 0
 
 
-def test_a_bad_news_of_a_lost_lease_is_not_sent(world: World) -> None:
-    """Its dead letter was under way; the new owner buries it again, and its answer is the only one."""
+def test_a_request_is_not_answered_if_its_lease_is_lost_during_its_dead_letter(world: World) -> None:
+    """The dead letter is not confirmed yet. The new owner dead-letters the request again and sends the only answer."""
     world.broker.topics["requests.dlq"].delay = 5.0
     world.raw(b"\xff")
     process = world.process()
@@ -102,8 +104,8 @@ def test_a_bad_news_of_a_lost_lease_is_not_sent(world: World) -> None:
 
 
 @pytest.mark.parametrize("seconds", [20.0, 200.0])
-def test_who_holds_longer_than_the_group_waits_loses_the_lease(world: World, seconds: float) -> None:
-    """Then the others have been given everything: the answer of the held task is not committed."""
+def test_a_process_that_holds_longer_than_the_group_waits_loses_the_lease(world: World, seconds: float) -> None:
+    """The group gives its partitions to others, so the answer of the held task is not committed."""
     at = scene(world, Work(seconds=seconds), max_poll_interval=100.0)
     world.move(0, at.rival)
     at.move_away()

@@ -1,4 +1,4 @@
-"""How much fits into the commit metadata of a partition that has just come."""
+"""How much fits into the commit metadata of a partition that was just assigned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_cancelled_requests_of_a_partition_that_moves_fit_into_its_metadata(world: World) -> None:
-    """The first owner has no room for them, and they wait. The second one must see that, too."""
+    """The first owner has no room for them, so they wait. The second owner must detect that, too."""
     options: dict[str, Any] = {
         "guarantee": "exactly-once",
         "ordering": "unordered",

@@ -1,4 +1,4 @@
-"""Guarantee at-most-once: what was started once is never started again, whatever became of it."""
+"""Guarantee at-most-once: a request that has started never starts again, whatever happens to it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def offsets(process: Process) -> list[int]:
     return [offset for _, offset, _ in process.starts]
 
 
-def test_a_task_is_committed_before_it_starts(world: World) -> None:
-    """The group stands behind it then, and what is noted says that it has no answer yet."""
+def test_the_offset_after_a_task_is_committed_before_the_task_starts(world: World) -> None:
+    """The committed offset is above the request by then, and the metadata say that it has no answer."""
     world.broker.commit_delay = 3.0
     world.request("long", work=Work(seconds=20.0))
     process = a_process(world)
@@ -47,8 +47,8 @@ def test_a_task_is_committed_before_it_starts(world: World) -> None:
     assert [answer.outcome for answer in world.answers()] == [OK]
 
 
-def test_short_tasks_are_committed_before_they_start_too(world: World) -> None:
-    """However idle the process is: there is no start without a note here."""
+def test_the_offset_after_a_short_task_is_committed_before_the_task_starts_too(world: World) -> None:
+    """This holds for an idle process, too. Under at-most-once every start is recorded before it happens."""
     world.quick()
     process = a_process(world)
     world.until(lambda: len(world.answers()) == 30)
@@ -61,7 +61,7 @@ def test_short_tasks_are_committed_before_they_start_too(world: World) -> None:
 
 
 def test_a_revoked_partition_waits_for_the_commit_that_is_under_way(world: World) -> None:
-    """That commit records starts that do not happen any more. The next owner would report the requests as lost."""
+    """The commit records starts that will not happen. Without the wait the next owner reports the requests as lost."""
     world.quick()
     world.quick(1)
     process = a_process(world)
@@ -91,7 +91,7 @@ def test_a_revoked_partition_waits_for_the_commit_that_is_under_way(world: World
 
 
 def test_a_failed_attempt_is_the_last(world: World) -> None:
-    """Dead letter and answer at once, and the next one starts."""
+    """The dead letter and the answer follow at once, and the next request starts."""
     world.request("bad", work=failing())
     world.request()
     process = a_process(world)
@@ -101,8 +101,8 @@ def test_a_failed_attempt_is_the_last(world: World) -> None:
     assert len(world.dead_letters()) == 1
 
 
-def test_a_task_that_is_given_up_has_its_answer(world: World) -> None:
-    """Nobody else will do it: the answer says that it was cancelled, and why."""
+def test_a_task_that_is_given_up_is_answered_as_cancelled(world: World) -> None:
+    """No other process will run it. The answer says that it was cancelled, and why."""
     world.request("long", work=Work(seconds=5_000.0, obeys=1.0))
     world.request("behind")
     process = a_process(world)
@@ -119,8 +119,8 @@ def test_a_task_that_is_given_up_has_its_answer(world: World) -> None:
     assert successor.counter("lost_total") == 0
 
 
-def test_a_drain_loses_nothing(world: World) -> None:
-    """What runs is answered; what has a start_limit and was not started is the next process's."""
+def test_a_drain_loses_no_request(world: World) -> None:
+    """The running task is answered. The next process runs the tasks below the start limit that have not started."""
     for number in (0, 1):
         world.quick(number)
     process = a_process(world)
@@ -136,8 +136,8 @@ def test_a_drain_loses_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
-def test_what_was_started_is_not_started_again_after_a_death(world: World, ordering: str) -> None:
-    """Counted and told as lost; what comes behind it is done."""
+def test_a_task_that_has_started_does_not_start_again_after_a_crash(world: World, ordering: str) -> None:
+    """The task is counted and reported as lost. The requests behind it are answered."""
     for offset in range(3):
         world.request(f"{offset}", work=Work(seconds=2.0 if offset != 1 else 1_000.0))
     process = a_process(world, ordering=ordering)
@@ -153,8 +153,8 @@ def test_what_was_started_is_not_started_again_after_a_death(world: World, order
     assert (world.committed(), world.noted().unanswered_from) == (3, None)
 
 
-def test_losses_are_told_once(world: World, lines: list[Any]) -> None:
-    """By the first process that finds them noted."""
+def test_a_lost_request_is_logged_once(world: World, lines: list[Any]) -> None:
+    """The first process that finds the request in the commit metadata logs it."""
     world.request("long", work=Work(seconds=1_000.0))
     process = a_process(world)
     world.until(lambda: process.starts)
@@ -167,8 +167,8 @@ def test_losses_are_told_once(world: World, lines: list[Any]) -> None:
     assert [line["offsets"] for line in reported] == [["0-0"]]
 
 
-def test_a_lost_partition_does_not_cost_the_answer(world: World) -> None:
-    """Nobody else will answer it, whoever has the partition now."""
+def test_a_task_of_a_lost_partition_is_still_answered(world: World) -> None:
+    """No other process will answer the request, not even the new owner of the partition."""
     world.request("long", work=Work(seconds=100.0, obeys=None))
     process = a_process(world)
     world.until(lambda: process.starts)
@@ -179,8 +179,8 @@ def test_a_lost_partition_does_not_cost_the_answer(world: World) -> None:
     assert len(world.answers()) == 1
 
 
-def test_nothing_is_started_twice_whatever_is_killed(world: World) -> None:
-    """A row of deaths at any moment: every request is answered once or lost, and what was lost is counted."""
+def test_no_request_starts_twice_although_processes_are_killed(world: World) -> None:
+    """Twelve processes are killed at different moments. Each request is answered once, or counted as lost."""
     for offset in range(200):
         world.request(f"{offset % 7}", work=Work(seconds=(0.001, 0.05, 0.3, 1.5, 0.0, 0.01, 2.5)[offset % 7]))
     processes = []

@@ -1,4 +1,4 @@
-"""Orderings ``key`` and ``unordered``: who waits holds nobody up, and what is done out of turn is known to be."""
+"""Orderings ``key`` and ``unordered``: a waiting request delays no others, and no answered request runs again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from worker.errors import ExitCode
 LATER = failing(retry_after=600.0)
 
 
-def test_a_retry_holds_nobody_else_up(world: World) -> None:
-    """Unordered: everything behind it is done while it waits; only the commit stays before it."""
+def test_an_unordered_retry_delays_no_other_request(world: World) -> None:
+    """The requests behind it are answered while it waits. Only the committed offset does not pass it."""
     world.request("broken", work=[LATER, Work()], key=b"k")
     for _ in range(100):
         world.request(key=b"k")
@@ -28,8 +28,8 @@ def test_a_retry_holds_nobody_else_up(world: World) -> None:
     assert process.starts[-1] == (0, 0, 2)
 
 
-def test_many_retries_hold_nobody_up(world: World) -> None:
-    """However many wait: what comes behind them is fetched."""
+def test_many_unordered_retries_delay_no_other_request(world: World) -> None:
+    """The process fetches the requests behind them, however many retries wait."""
     for _ in range(20):
         world.request("broken", work=[LATER, Work()])
     for _ in range(50):
@@ -39,8 +39,8 @@ def test_many_retries_hold_nobody_up(world: World) -> None:
     world.until(lambda: world.committed() == 70)
 
 
-def test_a_retry_holds_up_its_key_alone(world: World) -> None:
-    """And behind it the requests of its key start in order."""
+def test_a_retry_delays_only_the_requests_of_its_key(world: World) -> None:
+    """After it the requests of its key start in order."""
     world.request("broken", work=[LATER, Work()], key=b"a")
     for _ in range(20):
         for key in (b"a", b"b", None):
@@ -55,8 +55,8 @@ def test_a_retry_holds_up_its_key_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
-def test_what_was_done_out_of_order_is_not_done_again(world: World, ordering: str) -> None:
-    """The next process knows it from the notes, also after a death."""
+def test_a_request_that_was_answered_out_of_order_does_not_run_again(world: World, ordering: str) -> None:
+    """The next process reads the completed offsets from the commit metadata, also after a crash."""
     world.request("broken", work=[LATER, Work()], key=b"a")
     for _ in range(50):
         world.request(key=b"b")
@@ -71,7 +71,7 @@ def test_what_was_done_out_of_order_is_not_done_again(world: World, ordering: st
 
 
 def test_a_deploy_may_change_the_ordering(world: World) -> None:
-    """What the notes say of what is done holds under any."""
+    """The completed offsets in the commit metadata are valid under any ordering."""
     world.request("broken", work=[LATER, Work()])
     for _ in range(10):
         world.request()
@@ -83,8 +83,8 @@ def test_a_deploy_may_change_the_ordering(world: World) -> None:
     assert successor.starts == [(0, 0, 2)]
 
 
-def test_notes_never_outgrow_what_a_commit_carries(world: World) -> None:
-    """Where every other one waits for its next attempt, nothing new is started at last; then all goes on."""
+def test_commit_metadata_never_exceed_the_size_that_a_commit_may_have(world: World) -> None:
+    """Every second request waits for its next attempt, until no new task may start. Later all are answered."""
     for offset in range(1_000):
         world.request("odd" if offset % 2 else "even", work=[LATER, Work()] if offset % 2 else Work(seconds=0.001))
     process = world.process(ordering="unordered")
@@ -105,8 +105,8 @@ def test_notes_never_outgrow_what_a_commit_carries(world: World) -> None:
     assert len(world.answers()) == 1_000
 
 
-def test_a_dead_letter_lets_its_key_go_on(world: World) -> None:
-    """After its last attempt."""
+def test_a_dead_letter_does_not_block_its_key(world: World) -> None:
+    """The next request of the key starts after the last attempt."""
     world.request("broken", work=failing(), key=b"a")
     world.request(key=b"a")
     process = world.process(ordering="key", max_attempts=2)
@@ -116,8 +116,8 @@ def test_a_dead_letter_lets_its_key_go_on(world: World) -> None:
 
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
-def test_a_revoked_partition_is_left_with_what_is_done(world: World, ordering: str) -> None:
-    """The new owner of the partition does the rest and nothing else."""
+def test_a_revoked_partition_moves_with_its_completed_offsets(world: World, ordering: str) -> None:
+    """The new owner of the partition runs only the rest."""
     world.request("broken", work=[LATER, Work()], key=b"a")
     for _ in range(10):
         world.request(key=b"b")
@@ -132,8 +132,8 @@ def test_a_revoked_partition_is_left_with_what_is_done(world: World, ordering: s
 
 @pytest.mark.parametrize("ordering", ["partition", "key"])
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once", "exactly-once"])
-def test_the_answers_of_a_group_are_in_order(world: World, ordering: str, guarantee: str) -> None:
-    """Also if the answer of a dead letter, or of a task with follow-up requests, has to wait for them."""
+def test_the_answers_of_an_ordering_group_are_in_order(world: World, ordering: str, guarantee: str) -> None:
+    """This holds also if an answer has to wait for its dead letter or its follow-up requests."""
     world.broker.create("next", 2)
     world.broker.topics["next"].delay = world.broker.topics[DEAD].delay = 0.5
     world.script = {
@@ -154,7 +154,7 @@ def test_the_answers_of_a_group_are_in_order(world: World, ordering: str, guaran
 
 @pytest.mark.parametrize("ordering", ["partition", "key"])
 def test_a_process_sleeps_while_a_dead_letter_cannot_be_delivered(world: World, ordering: str) -> None:
-    """The answer behind it waits, and there is nothing to flush."""
+    """The answer behind the dead letter waits, and there is nothing to flush."""
     world.broker.fail(DEAD, "NOT_ENOUGH_REPLICAS", 3)
     world.request("rejected", key=b"k", work=[Work(0.001, Verdict.REJECTED)])
     world.request(key=b"k")

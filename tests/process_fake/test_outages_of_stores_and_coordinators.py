@@ -1,4 +1,4 @@
-"""A store or a coordinator that is away never ends a process, and never costs a running task."""
+"""An offset store or a coordinator that is away never ends a process, and no running task is lost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Store:
 
 
 def with_a_long_task(world: World, store: Store | None = None) -> tuple[Process, int]:
-    """A process with one partition, which runs a long task, and the number of the other partition."""
+    """Return a process that owns one partition and runs a long task of it, and the number of this partition."""
     world.rival()
     world.run(1)
     process = world.process(store=store)
@@ -60,8 +60,8 @@ def with_a_long_task(world: World, store: Store | None = None) -> tuple[Process,
     return process, mine
 
 
-def test_a_store_that_is_away_during_an_assignment_costs_nothing(world: World) -> None:
-    """The new partition waits until the store answers; the running task goes on (B1)."""
+def test_a_new_partition_waits_while_the_offset_store_is_away(world: World) -> None:
+    """The new partition waits until the store answers. The running task continues (B1)."""
     store = Store()
     process, mine = with_a_long_task(world, store)
     store.down = True
@@ -74,8 +74,8 @@ def test_a_store_that_is_away_during_an_assignment_costs_nothing(world: World) -
     world.until(lambda: len(world.answers()) == 2, seconds=2 * LONG)
 
 
-def test_a_store_that_is_away_when_it_is_to_skip_a_request_is_asked_again(world: World) -> None:
-    """The answer is confirmed, and the request is settled once the store has moved past it (B1)."""
+def test_a_skip_is_repeated_until_the_offset_store_is_back(world: World) -> None:
+    """The answer is confirmed. The request is settled when the store has moved past it (B1)."""
     store = Store()
     process = world.process(store=store)
     world.until(lambda: process.owned == [0, 1])
@@ -108,7 +108,7 @@ class Results(Store):
 
 @pytest.mark.parametrize("batch_size", [1, 5])
 def test_the_first_task_of_a_partition_waits_until_the_group_has_an_offset(world: World, batch_size: int) -> None:
-    """Otherwise the next process could not know that the answer to a stored result is missing."""
+    """Otherwise the next process could not know that the answer for a stored result is missing."""
     store = Results()
     options: dict[str, Any] = {"store": store, "offset_store": "module:store", "batch_size": batch_size}
     process = world.process(**options)
@@ -128,8 +128,8 @@ def test_the_first_task_of_a_partition_waits_until_the_group_has_an_offset(world
     world.until(lambda: world.answered() == [(0, 0)])
 
 
-def test_a_coordinator_that_is_away_during_an_assignment_costs_nothing(world: World) -> None:
-    """The new partition waits for its committed offset; the running task goes on (B2)."""
+def test_a_new_partition_waits_while_the_coordinator_is_away(world: World) -> None:
+    """The new partition waits for its committed offset. The running task continues (B2)."""
     process, mine = with_a_long_task(world)
     process.consumer.deaf = True
     world.request("other", 1 - mine)
@@ -142,7 +142,7 @@ def test_a_coordinator_that_is_away_during_an_assignment_costs_nothing(world: Wo
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
-def test_a_commit_that_is_never_answered_does_not_stop_commits(world: World, guarantee: str) -> None:
+def test_a_commit_without_a_reply_does_not_stop_later_commits(world: World, guarantee: str) -> None:
     """After a while it counts as failed, and the same offsets are committed again (B5).
 
     Under exactly-once, commits are transactions, and the transaction thread ends each of them.
@@ -168,8 +168,8 @@ def test_a_commit_that_is_never_answered_does_not_stop_commits(world: World, gua
     assert lost
 
 
-def test_a_member_that_the_group_removed_while_it_holds_gives_everything_up(world: World) -> None:
-    """The client would say so only when it has released what was revoked: a failed commit says it now."""
+def test_a_member_that_the_group_removes_during_a_hold_gives_up_its_partitions(world: World) -> None:
+    """The client reports the removal only when the revoked partition is released. A failed commit shows it earlier."""
     for _ in range(2):
         world.request("long", 0, work=Work(seconds=LONG, obeys=0.1))
     process = world.process(hold=86_400.0)
@@ -186,7 +186,7 @@ def test_a_member_that_the_group_removed_while_it_holds_gives_everything_up(worl
 
 
 def test_the_store_is_closed_when_the_process_has_left(world: World) -> None:
-    """Once, after the last request without a result has been skipped."""
+    """It is closed once, after the last request without a result has been skipped."""
     store = Store()
     process = world.process(store=store)
     world.until(lambda: process.owned == [0, 1])
@@ -197,7 +197,7 @@ def test_the_store_is_closed_when_the_process_has_left(world: World) -> None:
     assert (store.skipped, store.closed) == ([0], 1)
 
 
-def test_the_store_is_not_closed_under_a_task_that_was_given_up(world: World) -> None:
+def test_the_store_is_not_closed_while_a_task_that_was_given_up_runs(world: World) -> None:
     """Its transaction may be open on the executor's thread. The end of the process closes the connections."""
     store = Store()
     process = world.process(store=store)
@@ -208,8 +208,8 @@ def test_the_store_is_not_closed_under_a_task_that_was_given_up(world: World) ->
     assert store.closed == 0
 
 
-def test_the_store_is_not_closed_under_a_task_that_outlives_its_hold(world: World) -> None:
-    """Its process leaves because other work waits behind it, and the handler may still use the store."""
+def test_the_store_is_not_closed_while_a_task_that_outlives_its_hold_runs(world: World) -> None:
+    """Its process leaves because other work waits behind the task. The handler may still use the store."""
     store = Store()
     at = scene(world, Work(seconds=5_000.0, obeys=None), hold=60.0, others=Work(), store=store)
     world.move(0, at.rival)
@@ -218,8 +218,8 @@ def test_the_store_is_not_closed_under_a_task_that_outlives_its_hold(world: Worl
     assert store.closed == 0
 
 
-def test_a_broker_that_is_away_is_not_polled_without_pause(world: World) -> None:
-    """A task whose start waits for the answer to a commit keeps the loop at twenty turns a second (B15)."""
+def test_a_process_that_waits_for_a_commit_does_not_poll_without_a_pause(world: World) -> None:
+    """While a start waits for the reply to a commit, the loop makes twenty turns a second (B15)."""
     process = world.process(guarantee="at-most-once")
     world.until(lambda: process.owned == [0, 1])
     process.consumer.commit = lambda positions: None  # type: ignore[method-assign]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 STEP = re.compile(r"^\| \d+ \| `([\w.]+)`", re.MULTILINE)
 REQUEST = encode_request(1, "x")
-SETTLED_IN = 5.0  # seconds of the clock; the process has settled down by then
-MOST_FUNCTIONS, MOST_CLASSES = 162, 32  # a reader has to know them all: take away before you add
+SETTLED_IN = 5.0  # seconds of the fake clock; the start of the process is over by then
+MOST_FUNCTIONS, MOST_CLASSES = 162, 32  # a reader must know them all: remove some before you add any
 
 
 def documented() -> list[str]:
@@ -44,12 +44,12 @@ class Trace:
             self.calls.append((code.co_filename, code.co_qualname))
 
     def names(self) -> Iterator[str]:
-        """Without comprehensions, which are no functions to a reader."""
+        """Return the names without comprehensions, which a reader does not see as functions."""
         return (name for _, name in self.calls if not name.endswith(">"))
 
 
 def trace_one(world: World) -> Trace:
-    """One request, from the poll that brings it until its commit is confirmed."""
+    """Trace one request, from the poll that brings it until its commit is confirmed."""
     trace, stage = Trace(), Stage(world, lambda _request, _context: "done")
 
     def send() -> None:
@@ -57,7 +57,7 @@ def trace_one(world: World) -> Trace:
 
     def start() -> None:
         trace.on = True
-        stage.loop._snapshots.due_at = math.inf  # made by the clock, not for a request
+        stage.loop._snapshots.due_at = math.inf  # snapshots depend on the clock and not on requests
         world.clock.after(IDLE_WAIT, send)
 
     def look() -> None:
@@ -85,8 +85,8 @@ def test_the_documented_path_is_the_one_that_a_request_takes(world: World) -> No
     assert [step for step in steps if step not in names] == [], "not called, or not in this order"
 
 
-def test_the_path_is_as_short_as_it_was(world: World) -> None:
-    """Whoever follows a request has to look at each of them."""
+def test_the_path_has_no_more_functions_and_classes_than_its_limits_allow(world: World) -> None:
+    """A reader who follows a request has to look at each function and class."""
     names = set(trace_one(world).names())
     classes = {name.split(".")[0] for name in names if "." in name}
     assert len(names) <= MOST_FUNCTIONS, sorted(names)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_a_revoked_partition_is_held_until_its_running_task_is_settled(world: World) -> None:
-    """Answered, committed, and then released: the new owner begins right behind it, and nothing is done twice."""
+    """The task is answered and committed before the release. The new owner begins behind it, so no task runs twice."""
     at = scene(world, Work(seconds=100.0))
     world.run(10)
     world.move(0, at.rival)
@@ -33,8 +33,8 @@ def test_a_revoked_partition_is_held_until_its_running_task_is_settled(world: Wo
     assert at.process.starts == [(0, 0, 1)]
 
 
-def test_what_has_not_started_is_not_waited_for(world: World) -> None:
-    """Also when it was handed to the service already: it is taken back."""
+def test_a_revoked_partition_does_not_wait_for_tasks_that_have_not_started(world: World) -> None:
+    """This includes tasks that are already dispatched: the process withdraws them."""
     world.quick()
     at = scene(world, Work(seconds=0.001))
     world.until(lambda: world.committed() == 33)
@@ -50,8 +50,8 @@ def test_what_has_not_started_is_not_waited_for(world: World) -> None:
 
 
 @pytest.mark.parametrize("others", [None, Work(seconds=5.0)])
-def test_nothing_is_waited_for_where_nothing_runs(world: World, others: Work | None) -> None:
-    """Also not where the next task of the partition is with the service already, behind a long one of another."""
+def test_a_revoked_partition_without_a_running_task_is_released_at_once(world: World, others: Work | None) -> None:
+    """This holds also if its next task is already dispatched, behind a long task of another partition."""
     at = scene(world, Work(seconds=5.0), others=others)
     world.until(lambda: len(at.process.starts) == 2)
     at.world.script["task"] = Work(seconds=100.0)
@@ -65,7 +65,7 @@ def test_nothing_is_waited_for_where_nothing_runs(world: World, others: Work | N
 
 
 def test_answers_of_other_partitions_are_settled_while_one_is_held(world: World) -> None:
-    """Nothing is polled meanwhile, but what is confirmed is committed."""
+    """The process commits confirmed answers during the hold."""
     world.broker.topics[ACKS].delay = 5.0
     at = scene(world, Work(seconds=60.0), others=Work(seconds=60.0))
     at.world.script["task"] = at.world.script["other"] = Work(seconds=50.0)
@@ -77,8 +77,8 @@ def test_answers_of_other_partitions_are_settled_while_one_is_held(world: World)
     assert world.committed(1) == 1
 
 
-def test_tasks_of_other_partitions_start_while_one_waits_for_its_confirmation(world: World) -> None:
-    """The slot is free then, and what is queued for it is used."""
+def test_tasks_of_other_partitions_start_while_a_held_answer_is_not_confirmed(world: World) -> None:
+    """The executor is free then, and runs the queued tasks."""
     at = scene(world, Work(seconds=1.0), others=Work(seconds=4.0))
     at.world.script["task"] = Work(seconds=4.0)
     world.until(lambda: (0, 2, 1) in at.process.starts)
@@ -94,7 +94,7 @@ def test_tasks_of_other_partitions_start_while_one_waits_for_its_confirmation(wo
     assert len(at.process.starts) > before
 
 
-def test_the_answer_of_the_held_task_must_be_confirmed_first(world: World) -> None:
+def test_a_held_partition_is_not_released_before_the_answer_is_confirmed(world: World) -> None:
     world.broker.topics[ACKS].delay = 30.0
     at = scene(world, Work(seconds=10.0))
     world.move(0, at.rival)
@@ -104,8 +104,8 @@ def test_the_answer_of_the_held_task_must_be_confirmed_first(world: World) -> No
     assert world.committed() == 1
 
 
-def test_beyond_the_limit_the_task_is_cancelled_and_given_up(world: World) -> None:
-    """No answer, no commit: the new owner does it again."""
+def test_a_task_that_exceeds_the_hold_is_cancelled_and_given_up(world: World) -> None:
+    """There is no answer and no commit. The new owner runs the task again."""
     at = scene(world, Work(seconds=5_000.0, obeys=2.0), hold=60.0)
     started = world.clock()
     world.move(0, at.rival)
@@ -119,7 +119,7 @@ def test_beyond_the_limit_the_task_is_cancelled_and_given_up(world: World) -> No
 
 
 def test_a_task_that_ignores_its_cancellation_does_not_keep_the_partition(world: World) -> None:
-    """Its result is dropped, because its lease is over. As long as nothing else waits, the process lives on."""
+    """Its result is dropped, because its lease has ended. The process continues as long as no other task waits."""
     at = scene(world, Work(seconds=500.0, obeys=None), hold=60.0)
     started = world.clock()
     world.move(0, at.rival)
@@ -134,7 +134,7 @@ def test_a_task_that_ignores_its_cancellation_does_not_keep_the_partition(world:
 
 
 def test_a_task_that_outlives_its_hold_does_not_block_other_work(world: World) -> None:
-    """Its process is replaced: the other partition's tasks of a second do not wait for the task of hours (B4)."""
+    """Its process is replaced, so short tasks of the other partition do not wait for a task of hours (B4)."""
     at = scene(world, Work(seconds=7_000.0, obeys=None), hold=60.0)
     world.move(0, at.rival)
     at.move_away()
@@ -144,10 +144,10 @@ def test_a_task_that_outlives_its_hold_does_not_block_other_work(world: World) -
     assert at.process.exit_code is ExitCode.DRAINED
     world.until(lambda: 1 in at.rival.owned, seconds=2)
     assert at.process.service.running is not None
-    assert not at.process.service.stopped  # the tear-down hook does not run beside the handler
+    assert not at.process.service.stopped  # the tear-down hook does not run while the handler runs
 
 
-def test_a_task_that_outlives_its_hold_does_not_block_what_the_executor_has(world: World) -> None:
+def test_a_task_that_outlives_its_hold_does_not_block_dispatched_tasks(world: World) -> None:
     """After short tasks, the executor gets several requests at a time, of both partitions."""
     process = world.process(hold=60.0)
     world.until(lambda: process.owned == [0, 1])
@@ -165,15 +165,15 @@ def test_a_task_that_outlives_its_hold_does_not_block_what_the_executor_has(worl
 
 
 def test_the_supervisor_sees_that_a_process_has_left_though_a_task_still_runs(world: World) -> None:
-    """So it does not take the end of the process for a crash of that task."""
+    """Otherwise it would take the end of the process for a crash by that task."""
     at = scene(world, Work(seconds=7_000.0, obeys=None), hold=60.0, others=Work(seconds=0.01))
     world.move(0, at.rival)
     world.until(lambda: at.process.exit_code is not None)
     assert at.process.status.read_stamp().state == State.CLOSED
 
 
-def test_a_hold_polls_on(world: World) -> None:
-    """Commits of other partitions are answered meanwhile, and the group does not miss the member."""
+def test_a_process_keeps_polling_during_a_hold(world: World) -> None:
+    """So it gets the replies to commits of other partitions, and the group keeps the member."""
     at = scene(world, Work(seconds=300.0), max_poll_interval=500.0)
     world.move(0, at.rival)
     world.run(200)
@@ -182,8 +182,8 @@ def test_a_hold_polls_on(world: World) -> None:
     assert world.committed() == 1
 
 
-def test_a_task_that_fails_while_it_is_held_is_the_next_owners(world: World) -> None:
-    """Its next attempt is made there; the partition is released at once."""
+def test_a_task_that_fails_during_a_hold_is_left_to_the_next_owner(world: World) -> None:
+    """The next owner makes the next attempt, so the partition is released at once."""
     at = scene(world, failing(seconds=20.0, retry_after=0.0))
     world.move(0, at.rival)
     at.move_away()
@@ -191,7 +191,7 @@ def test_a_task_that_fails_while_it_is_held_is_the_next_owners(world: World) -> 
     assert (world.answers(), world.committed()) == ([], None)
 
 
-def test_a_task_that_waits_for_its_next_attempt_is_not_held(world: World) -> None:
+def test_a_partition_is_not_held_for_a_task_that_waits_for_its_next_attempt(world: World) -> None:
     at = scene(world, failing(retry_after=5_000.0))
     world.run(5)
     started = world.clock()
@@ -202,7 +202,7 @@ def test_a_task_that_waits_for_its_next_attempt_is_not_held(world: World) -> Non
 
 @pytest.mark.parametrize("obeys", [1.0, None])
 def test_a_cancellation_ends_a_hold(world: World, obeys: float | None) -> None:
-    """A second signal does not wait for the hold of a day, nor for a task that does not obey."""
+    """A second signal waits neither for a hold of a day nor for a task that ignores its cancellation."""
     at = scene(world, Work(seconds=50_000.0, obeys=obeys), hold=86_400.0)
     world.move(0, at.rival)
     world.run(100)
@@ -221,8 +221,8 @@ def test_a_drain_during_a_hold_waits_for_the_held_task(world: World) -> None:
     assert (world.answered(), world.committed()) == ([(0, 0)], 1)
 
 
-def test_the_watchdog_sees_a_process_that_holds_turn(world: World) -> None:
-    """It is stamped inside the hold too, or it would be killed as stuck."""
+def test_the_watchdog_sees_loop_turns_during_a_hold(world: World) -> None:
+    """The process writes its stamp during a hold, too. Otherwise it would be killed as stuck."""
     at = scene(world, Work(seconds=1_000.0), hold=5_000.0)
     world.move(0, at.rival)
     world.run(10)
@@ -231,8 +231,8 @@ def test_the_watchdog_sees_a_process_that_holds_turn(world: World) -> None:
     assert at.process.status.read_stamp().turns > turns + 60
 
 
-def test_a_hold_does_not_commit_the_same_again_and_again(world: World) -> None:
-    """Only what is new, and now and then the same: its answer tells whether the group still knows the member."""
+def test_a_hold_rarely_commits_the_same_offsets_again(world: World) -> None:
+    """It commits them only from time to time: the reply tells whether the group still knows the member."""
     world.broker.commit_delay = 0.5
     at = scene(world, Work(seconds=2.0))
     world.until(lambda: len(world.answers()) == 1)
@@ -247,8 +247,8 @@ def test_a_hold_does_not_commit_the_same_again_and_again(world: World) -> None:
     assert len(world.broker.group("group").commits) - before <= 3 + 2 * repeated
 
 
-def test_a_commit_under_way_is_not_forgotten_by_a_revoke(world: World) -> None:
-    """It may fail, and its answer could not be heard any more: so it is sent again while it still can be."""
+def test_a_commit_under_way_is_sent_again_before_a_revoked_partition_is_released(world: World) -> None:
+    """The commit fails. After the release the process could not learn this and could not repeat the commit."""
     at = scene(world, Work(seconds=1.0))
     world.until(lambda: world.committed() == 3)
     world.broker.commit_delay = 1.0
@@ -267,7 +267,7 @@ def test_a_commit_under_way_is_not_forgotten_by_a_revoke(world: World) -> None:
 def test_a_cancellation_that_comes_too_early_is_repeated(
     world: World, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    """The executor's thread may be about to call the handler when the first one comes (B6)."""
+    """The executor's thread may be about to call the handler when the first cancellation comes (B6)."""
     at = scene(world, Work(seconds=1_000.0), hold=10.0)
     cancel, missed = at.process.service.cancel, False
 

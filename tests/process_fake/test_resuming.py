@@ -1,4 +1,4 @@
-"""Starts that resume from a checkpoint: which of them count, and which checkpoint is kept."""
+"""Starts that resume from a checkpoint: which of them count as attempts, and which checkpoint is kept."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-onc
 
 
 @pytest.mark.parametrize("reported", [False, True])
-def test_a_task_that_dies_at_once_where_it_resumes_becomes_a_dead_letter(world: World, reported: bool) -> None:
-    """The first start has saved a checkpoint. Each later one dies as soon as it has begun."""
+def test_a_task_that_crashes_whenever_it_resumes_becomes_a_dead_letter(world: World, reported: bool) -> None:
+    """The first start has saved a checkpoint. Each later start crashes its process at once."""
     world.request("long", work=Work(50.0, reports=((1.0, b"one"),)))
     seen = []
     reports: list[CrashReport] = []
@@ -36,8 +36,8 @@ def test_a_task_that_dies_at_once_where_it_resumes_becomes_a_dead_letter(world: 
 
 
 @GUARANTEES
-def test_a_task_that_dies_at_once_after_a_drain_is_counted(world: World, guarantee: str) -> None:
-    """A drain has left its checkpoint."""
+def test_a_crash_of_a_task_that_resumes_after_a_drain_uses_up_an_attempt(world: World, guarantee: str) -> None:
+    """The task has saved a checkpoint before the drain."""
     options: dict[str, Any] = {"state_topic": STATES, "long_after": 60.0, "guarantee": guarantee}
     world.request("long", work=Work(50.0, reports=((1.0, b"one"),)))
     first = world.process(**options)
@@ -56,8 +56,8 @@ def test_a_task_that_dies_at_once_after_a_drain_is_counted(world: World, guarant
     assert seen == [1, 2, 3]
 
 
-def test_a_small_checkpoint_while_a_large_one_is_refused(world: World) -> None:
-    """The latest is kept."""
+def test_a_checkpoint_that_follows_a_refused_one_is_kept(world: World) -> None:
+    """The small checkpoint is saved while the topic refuses the large one."""
     reports = ((1.0, b"first"), (2.0, bytes(900_000)), (2.3, b"later"))
     world.request("long", work=Work(60.0, reports=reports))
     world.broker.topics[STATES].max_bytes = 100_000

@@ -1,6 +1,6 @@
-"""Hours of several processes, with whatever may go wrong, from seeds: a run is the same every time.
+"""Simulations of several processes with random faults. The same seed gives the same run.
 
-``SIMULATION_SEEDS`` is how many of them are tried.
+``SIMULATION_SEEDS`` is the number of seeds.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 SEEDS = range(int(os.environ.get("SIMULATION_SEEDS", "4")))
 ORDERINGS = ("partition", "key", "unordered")
 PARTITIONS = 3
-SESSION = 40.0  # seconds until a silent member is taken for dead
+SESSION = 40.0  # seconds until the group removes a member that does not poll
 TROUBLE_SECONDS = 300.0
 HEALING_SECONDS = 2_000.0
 
 
 class Simulation:
-    """Requests that come all the time, and processes that come and go."""
+    """Requests that come all the time, and processes that join and leave."""
 
     def __init__(self, seed: int, ordering: str) -> None:
         self.random, self.ordering = random.Random(f"{seed} {ordering}"), ordering
@@ -70,7 +70,7 @@ class Simulation:
     def alive(self) -> list[Process]:
         return [p for p in self.processes if not p.killed and p.exit_code is None and p.error is None]
 
-    # -- what happens
+    # -- events
 
     def join(self) -> None:
         options: dict[str, Any] = {"retry_first": 1.0, "retry_greatest": 20.0, "ordering": self.ordering}
@@ -114,10 +114,10 @@ class Simulation:
     def slow_answers(self) -> None:
         self.world.broker.topics[ACKS].delay = self.random.choice([0.001, 0.2, 3.0])
 
-    # -- the course of it
+    # -- the run
 
     def run(self, *events: Callable[[Simulation], None]) -> None:
-        """Trouble for a while, then healing until everything is answered and committed."""
+        """Cause faults for a while, then wait until everything is answered and committed."""
         end = self.world.clock() + TROUBLE_SECONDS
         while self.world.clock() < end:
             self.world.run(self.random.expovariate(1.0))
@@ -137,7 +137,7 @@ class Simulation:
     # -- the laws
 
     def check(self) -> None:
-        """What must hold whatever happened."""
+        """Check what must hold after any faults."""
         assert [process.error for process in self.processes if process.error] == []
         assert self.early == [], "committed past a request without an answer"
         expected = {(number, offset) for number in range(PARTITIONS) for offset in range(self.requests[number])}
@@ -147,19 +147,19 @@ class Simulation:
 
 
 def check_order(process: Process, ordering: str) -> None:
-    """In each lease, starts of an ordering group are in offset order; another of the same is the next attempt."""
+    """Check each lease: an ordering group starts in offset order, and a repeated offset is the next attempt."""
     last: dict[Any, tuple[int, int]] = {}
     for _, task, attempt in process.service.started:
         here, group = (task.record.offset, attempt), (task.claim, _group_of(task.record, ordering))
         offset, attempts = last.get(group, (-1, 0))
         assert here > (offset, attempts), f"{here} after {(offset, attempts)}"
-        # A former owner's attempts count too, so the first start under a lease may be any.
+        # A former owner's attempts count too, so the first start under a lease may be any attempt.
         assert here[0] != offset or here == (offset, attempts + 1), "an attempt was not counted"
         last[group] = here
 
 
 def _group_of(record: Record, ordering: str) -> object:
-    """What none may overtake another within."""
+    """Return the ordering group of a record."""
     if ordering == "partition":
         return None
     return record.key if ordering == "key" and record.key is not None else record.offset
@@ -190,16 +190,16 @@ ALL = (
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_lost_whatever_happens(simulation: Simulation) -> None:
-    """Every request is answered at least once, no commit passes one that is not, and order is kept."""
+def test_no_request_is_lost_under_random_faults(simulation: Simulation) -> None:
+    """Every request is answered at least once, no commit passes an unanswered request, and the order is kept."""
     simulation.run(*ALL)
     simulation.check()
 
 
 @pytest.mark.parametrize("ordering", ORDERINGS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_done_twice_without_a_fault(simulation: Simulation) -> None:
-    """Processes that join and leave as they should cost no task a second start, and no request a second answer."""
+def test_no_attempt_is_made_twice_without_a_fault(simulation: Simulation) -> None:
+    """Processes that join and drain cause no second start of an attempt, and no second answer to a request."""
     simulation.run(Simulation.join, Simulation.drain, Simulation.slow_answers)
     simulation.check()
     answered = collections.Counter(simulation.world.answered())

@@ -1,4 +1,4 @@
-"""What the supervisor can see of a process in its cell."""
+"""What the supervisor can read in the status block of a process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def seen(process: Any) -> dict[str, Any]:
     return snapshot
 
 
-def test_a_process_shows_what_it_does(world: World) -> None:
-    """State, protocol, partitions, and the task that runs."""
+def test_the_snapshot_shows_what_a_process_does(world: World) -> None:
+    """It has the state, the protocol, the partitions and the running task."""
     world.request("quick", 1)
     process = world.process()
     world.until(lambda: world.committed(1) == 1)
@@ -43,8 +43,8 @@ def test_a_process_shows_what_it_does(world: World) -> None:
     assert snapshot["gauges"]["state"] == State.RUNNING
 
 
-def test_it_is_never_older_than_a_second(world: World) -> None:
-    """Also while a task runs and while it idles."""
+def test_the_snapshot_is_never_older_than_a_second(world: World) -> None:
+    """This holds while a task runs and while the process is idle."""
     process = world.process()
     for payload in ("", "long"):
         world.request(payload, work=Work(seconds=30.0) if payload else None)
@@ -54,8 +54,8 @@ def test_it_is_never_older_than_a_second(world: World) -> None:
         assert seen(process)["counters"]["polls_total"] > before
 
 
-def test_it_is_not_made_at_every_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs more than all else that is done in a turn without news."""
+def test_the_snapshot_is_not_made_at_every_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes more time than everything else in a turn without events."""
     world.request("long", work=Work(seconds=100.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -65,7 +65,7 @@ def test_it_is_not_made_at_every_turn(world: World, monkeypatch: pytest.MonkeyPa
     assert 20 <= len(published) <= 60
 
 
-def test_numbers_add_up(world: World) -> None:
+def test_the_numbers_in_the_snapshot_add_up(world: World) -> None:
     """Every attempt has a verdict, and every answer an outcome."""
     world.request("flaky", work=[failing(seconds=2.0), Work(seconds=2.0)])
     world.raw(b"\xff")
@@ -86,8 +86,8 @@ def test_numbers_add_up(world: World) -> None:
     assert snapshot["state"] == "closed"
 
 
-def test_everything_it_counts_is_in_the_vocabulary(world: World) -> None:
-    """Dashboards are written from there: a name that is not in it is a metric that nobody sees."""
+def test_all_metrics_in_the_snapshot_are_in_the_vocabulary(world: World) -> None:
+    """Dashboards are written from the vocabulary, so they do not show a metric that it does not have."""
     world.broker.fail("acks", "NOT_ENOUGH_REPLICAS")
     world.broker.fail_commits("NOT_COORDINATOR")
     world.raw(b"\xff")
@@ -107,7 +107,7 @@ def test_everything_it_counts_is_in_the_vocabulary(world: World) -> None:
     assert {kinds[name].kind for name in snapshot["histograms"]} == {"histogram"}
 
 
-def test_a_stamp_says_how_it_stands(world: World) -> None:
+def test_the_stamp_has_turns_state_partitions_and_pid(world: World) -> None:
     process = world.process(started=False)
     assert process.status.read_stamp().turns == 0
     world.run(5)
@@ -118,7 +118,7 @@ def test_a_stamp_says_how_it_stands(world: World) -> None:
 
 
 def test_many_partitions_do_not_hide_the_numbers() -> None:
-    """A thousand partitions with long names are more than the cell holds: the list of them is what is left out."""
+    """The status block has no room for the list of more than a thousand partitions, so the list is left out."""
     world = World(partitions=1_500)
     process = world.process()
     world.run(5)
@@ -128,8 +128,8 @@ def test_many_partitions_do_not_hide_the_numbers() -> None:
     world.clock.close()
 
 
-def test_what_waits_and_what_runs_can_be_scaled_by(world: World) -> None:
-    """The lag has both; a task is a long one from a given time on."""
+def test_the_snapshot_has_gauges_to_scale_by(world: World) -> None:
+    """The lag counts waiting and running tasks. A task counts as long when it has run for ``long_after``."""
     world.request("long", work=Work(seconds=100.0))
     for _ in range(4):
         world.request("quick")

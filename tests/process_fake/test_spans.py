@@ -1,4 +1,4 @@
-"""What a worker process traces of its tasks."""
+"""The spans that a worker process records of its tasks."""
 
 from __future__ import annotations
 

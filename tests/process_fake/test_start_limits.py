@@ -1,4 +1,4 @@
-"""Before a task starts it is noted that it may have been: what a process died of is known to the next one."""
+"""A commit records that a task may have started before it starts. So the next owner knows what killed a process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from worker.errors import ExitCode
 if TYPE_CHECKING:
     from tests.process_fake.world import Process
 
-KILL = Work(seconds=1e9)  # what runs when its process is killed
+KILL = Work(seconds=1e9)  # the work of a task that kills its process
 
 
 def test_no_task_starts_before_its_start_limit_is_confirmed(world: World) -> None:
-    """The note says up to where; it stands at the offset where the group stood before, also at 0."""
+    """The commit metadata have the limit. The committed offset stays where it was, also at 0."""
     world.broker.commit_delay = 0.01
     for _ in range(2):
         world.request("long", work=Work(seconds=20.0))
@@ -46,8 +46,8 @@ def test_a_full_queue_does_not_delay_a_start(world: World) -> None:
     assert world.clock() - begun < 0.15
 
 
-def test_a_start_limit_that_was_refused_is_asked_for_again(world: World) -> None:
-    """Unknown is not confirmed."""
+def test_a_start_limit_that_was_refused_is_requested_again(world: World) -> None:
+    """A commit that timed out may have been applied, but it is not confirmed."""
     world.broker.fail_commits("REQUEST_TIMED_OUT", 3, applied=True)
     world.request("long", work=Work(seconds=20.0))
     process = world.process()
@@ -57,8 +57,8 @@ def test_a_start_limit_that_was_refused_is_asked_for_again(world: World) -> None
     assert world.noted().started_below == 1
 
 
-def test_while_start_limits_are_not_to_be_had_work_goes_on(world: World) -> None:
-    """The broker may be away for an hour, and what was fetched is worth doing; then a start may go uncounted."""
+def test_tasks_start_without_a_start_limit_while_commits_fail(world: World) -> None:
+    """The broker may be away for an hour, and the fetched tasks are worth running. A start may then not be counted."""
     world.request("long", work=Work(seconds=2.0))
     world.request("long", work=Work(seconds=2.0))
     process = world.process()
@@ -70,8 +70,8 @@ def test_while_start_limits_are_not_to_be_had_work_goes_on(world: World) -> None
 
 @pytest.mark.parametrize("delay", [0.002, 0.9])
 @pytest.mark.parametrize("code", ["ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID"])
-def test_while_the_group_refuses_the_commits_nothing_starts(world: World, code: str, delay: float) -> None:
-    """The broker is there, and the partition may have another owner: a start would not be counted."""
+def test_no_task_starts_while_the_group_refuses_commits(world: World, code: str, delay: float) -> None:
+    """The broker is available, and the partition may have another owner. So the start would not be counted."""
     world.broker.commit_delay = delay
     world.broker.fail_commits(code, 8)
     world.request("long", work=Work(seconds=2.0))
@@ -84,7 +84,7 @@ def test_while_the_group_refuses_the_commits_nothing_starts(world: World, code: 
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("delay", [0.002, 0.3, 0.9])
 def test_a_failed_attempt_is_recorded_before_the_next_one(world: World, delay: float, *, idle: bool) -> None:
-    """However long a commit takes: a crash would lose all attempts that no commit has recorded."""
+    """This holds however long a commit takes. A crash loses the attempts that no commit has recorded."""
     before = 30 if idle else 0
     if idle:
         world.quick()
@@ -102,15 +102,15 @@ def test_a_failed_attempt_is_recorded_before_the_next_one(world: World, delay: f
 
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 def test_tasks_that_run_alone_follow_each_other_at_once(world: World, ordering: str) -> None:
-    """Each waits for the answer to the one before and for its start_limit, and for nothing else."""
+    """Each waits only for the answer to the task before it and for its start limit."""
     for _ in range(50):
         world.request("quick", work=Work(seconds=0.001))
     world.process(max_attempts=1, ordering=ordering)
     world.until(lambda: world.committed() == 50, seconds=2.0)
 
 
-def test_the_first_task_is_not_kept_waiting_by_a_full_queue(world: World) -> None:
-    """A start_limit takes a round trip, and its confirmation is listened for also where nothing is to be fetched."""
+def test_a_full_queue_does_not_delay_the_first_task(world: World) -> None:
+    """A start limit takes a round trip. The process gets its confirmation also when there is nothing to fetch."""
     for _ in range(20):
         world.request("long", work=Work(seconds=2.0))
     process = world.process()
@@ -119,7 +119,7 @@ def test_the_first_task_is_not_kept_waiting_by_a_full_queue(world: World) -> Non
     assert world.clock() - started < 0.3
 
 
-def test_the_next_task_follows_at_once(world: World) -> None:
+def test_the_next_long_task_starts_at_once(world: World) -> None:
     """Between two long tasks there is one round trip to the broker."""
     for _ in range(20):
         world.request("long", work=Work(seconds=2.0))
@@ -130,7 +130,7 @@ def test_the_next_task_follows_at_once(world: World) -> None:
 
 
 def test_short_tasks_of_an_idle_process_start_at_once(world: World) -> None:
-    """They are noted at the same time: the round trip would be most of their latency."""
+    """Their starts are recorded at the same time: waiting for the round trip would be most of their latency."""
     world.quick()
     process = world.process()
     world.until(lambda: world.committed() == 30)
@@ -142,8 +142,8 @@ def test_short_tasks_of_an_idle_process_start_at_once(world: World) -> None:
     assert world.clock() - since < 0.2
 
 
-def test_when_all_is_answered_nothing_is_suspected(world: World) -> None:
-    """A process that is killed while it idles costs nobody an attempt."""
+def test_no_request_is_a_crash_suspect_when_all_are_answered(world: World) -> None:
+    """The death of an idle process uses up no attempt."""
     world.request()
     process = world.process()
     world.until(lambda: world.committed() == 1)
@@ -154,8 +154,8 @@ def test_when_all_is_answered_nothing_is_suspected(world: World) -> None:
     assert successor.starts == [(0, 1, 1)]
 
 
-def test_a_drain_leaves_nothing_to_suspect(world: World) -> None:
-    """Neither where a task has run to its end, nor where it was given up, and no attempt is used up by that."""
+def test_a_drain_leaves_no_crash_suspect(world: World) -> None:
+    """It uses up no attempt, neither of a task that has ended nor of a task that was given up."""
     for _ in range(3):
         world.request("long", work=Work(seconds=20.0))
     process = world.process()
@@ -167,8 +167,8 @@ def test_a_drain_leaves_nothing_to_suspect(world: World) -> None:
     assert successor.starts == [(0, 1, 1), (0, 2, 1)]
 
 
-def test_a_revoke_leaves_nothing_to_suspect(world: World) -> None:
-    """The new owner of the partition takes over in good order."""
+def test_a_revocation_leaves_no_crash_suspect(world: World) -> None:
+    """The commit metadata for the new owner of the partition have no start limit and no attempts."""
     for _ in range(3):
         world.request("long", work=Work(seconds=20.0))
     process = world.process()
@@ -179,11 +179,11 @@ def test_a_revoke_leaves_nothing_to_suspect(world: World) -> None:
     assert (world.committed(), world.noted().started_below, world.noted().attempts) == (1, None, {})
 
 
-# ---------------------------------------------------------------- what a process died of
+# ---------------------------------------------------------------- tasks that kill their process
 
 
 def killed(world: World, offset: int, *, after: float = 1.0, **options: Any) -> int:
-    """Start processes that the task at this offset kills, until it has an answer; returns how many it killed."""
+    """Start processes that the task at this offset kills, until it has an answer. Return how many it killed."""
     deaths = 0
     while True:
         process = world.process(**options)
@@ -200,8 +200,8 @@ def _is_fatal(process: Process, after: float) -> bool:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_kills_at_once_never_costs_another_one_its_answer(world: World, place: int) -> None:
-    """The answer before it may not be committed by then; so the one before it is suspected first, but not for long."""
+def test_a_request_that_kills_its_process_never_fails_another_request(world: World, place: int) -> None:
+    """The answer to the request before it may not be committed by then. So that request is the first suspect."""
     for offset in range(3):
         world.request("kill" if offset == place else "long", work=KILL if offset == place else Work(seconds=2.0))
     assert killed(world, place, after=0.0) == 3
@@ -213,8 +213,8 @@ def test_what_kills_at_once_never_costs_another_one_its_answer(world: World, pla
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_kills_every_process_is_a_dead_letter(world: World, place: int) -> None:
-    """After as many starts as any task has; its neighbours are answered with their first attempts."""
+def test_a_request_that_kills_every_process_is_a_dead_letter(world: World, place: int) -> None:
+    """It has as many starts as any task may have. The other requests are answered with their first attempts."""
     for offset in range(3):
         world.request("kill" if offset == place else "long", work=KILL if offset == place else Work(seconds=2.0))
     assert killed(world, place) == 3
@@ -229,7 +229,7 @@ def test_what_kills_every_process_is_a_dead_letter(world: World, place: int) -> 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
 @pytest.mark.parametrize("delay", [0.002, 0.05])
-def test_what_kills_idle_processes_before_a_commit_gets_one_start_more_at_most(before: int, delay: float) -> None:
+def test_a_request_that_kills_idle_processes_before_a_commit_gets_one_start_more(before: int, delay: float) -> None:
     """The next owner records the start first, also if it has been idle for long or answers other requests before."""
     world = World(partitions=6)
     processes = [world.process() for _ in range(6)]
@@ -252,15 +252,15 @@ def test_what_kills_idle_processes_before_a_commit_gets_one_start_more_at_most(b
     assert [one.origin.offset for one in world.answers() if one.outcome != OK] == [fatal]
 
 
-def test_failed_attempts_and_deaths_count_together(world: World) -> None:
-    """An attempt that failed is remembered by the next process."""
+def test_failed_attempts_and_crashes_count_together(world: World) -> None:
+    """The next process knows of the failed attempt."""
     world.request("bad", work=[failing(seconds=2.0, retry_after=1.0), KILL, KILL])
     assert killed(world, 0) == 2
     assert (world.answers()[0].error.type, world.answers()[0].attempt) == ("ProcessDied", 3)
 
 
-def test_attempts_outlive_a_drain(world: World) -> None:
-    """Three attempts are three, however often the worker is deployed between them."""
+def test_failed_attempts_still_count_after_a_drain(world: World) -> None:
+    """A request has three attempts, however often the worker is deployed between them."""
     world.request("bad", work=failing(seconds=2.0, retry_after=50.0))
     starts = []
     for _ in range(3):
@@ -273,8 +273,8 @@ def test_attempts_outlive_a_drain(world: World) -> None:
     assert [answer.error.type for answer in world.answers()] == ["ScriptedError"]
 
 
-def test_short_ones_that_kill_are_found_too(world: World) -> None:
-    """Of a chunk nobody knows which one it was: the suspects start one by one from then on."""
+def test_a_short_task_that_kills_its_process_is_found_too(world: World) -> None:
+    """Any task of the chunk may have killed the process, so all of them are suspects and start one by one."""
     world.quick()
     for offset in range(30, 50):
         world.request("kill" if offset == 40 else "quick", work=KILL if offset == 40 else Work(seconds=0.001))
@@ -285,8 +285,8 @@ def test_short_ones_that_kill_are_found_too(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["somebody else's", "kw1 o5 w1", "kw1 oz"])
-def test_notes_that_are_not_ours_are_passed_over(world: World, text: str) -> None:
-    """A tool may have left them there, or set the offset and kept ours."""
+def test_commit_metadata_that_the_worker_has_not_written_are_ignored(world: World, text: str) -> None:
+    """A tool may have written them, or set the offset and kept the worker's metadata."""
     world.request()
     world.request()
     process = world.process()
@@ -300,8 +300,8 @@ def test_notes_that_are_not_ours_are_passed_over(world: World, text: str) -> Non
     assert successor.starts == [(0, 1, 1)]
 
 
-def test_a_rejected_one_needs_no_second_thought(world: World) -> None:
-    """What was answered is not suspected, whatever the answer was."""
+def test_an_answered_request_is_never_a_crash_suspect(world: World) -> None:
+    """This holds for every outcome. Here the request was rejected."""
     world.request("bad", work=Work(2.0, Verdict.REJECTED))
     world.request("kill", work=KILL)
     assert killed(world, 1) == 3
@@ -323,7 +323,7 @@ def test_a_refused_start_limit_makes_no_busy_loop(world: World, guarantee: str, 
 
 
 @pytest.mark.parametrize("one_partition", [True, False])
-def test_a_batch_with_one_attempt_blames_no_request_that_has_not_started(*, one_partition: bool) -> None:
+def test_a_crash_of_a_batch_uses_up_no_attempt_of_a_request_that_has_not_started(*, one_partition: bool) -> None:
     """With WORKER_MAX_ATTEMPTS=1 starts are counted exactly."""
     world = World()
     options: dict[str, Any] = {"batch_size": 2, "batch_per_partition": one_partition, "max_attempts": 1}

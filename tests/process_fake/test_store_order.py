@@ -1,4 +1,4 @@
-"""An offset store moves past a request without a result only when all before it are done, and none behind it runs."""
+"""An offset store skips a request without a result only when all before it are done and none behind it runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from worker.codec import CANCELLED, DEAD_LETTERED, OK
 from worker.process.status_block import Command
 
 
-def test_nothing_starts_while_a_request_without_a_result_is_not_settled(world: World) -> None:
-    """A later result would move the store past it. After a crash no process would answer it then."""
+def test_no_task_starts_while_a_request_without_a_result_is_not_settled(world: World) -> None:
+    """A later result would move the store past that request. After a crash no process would answer it."""
     store = Store()
     process = world.process(store=store)
     world.until(lambda: len(process.owned) == 2)
@@ -25,7 +25,7 @@ def test_nothing_starts_while_a_request_without_a_result_is_not_settled(world: W
     assert (process.starts, store.skipped) == ([(0, 1, 1)], [0])
 
 
-def test_a_drain_waits_for_it_too(world: World) -> None:
+def test_a_drain_waits_until_a_request_without_a_result_is_settled(world: World) -> None:
     """Otherwise the request would run again."""
     store = Store()
     process = world.process(store=store)
@@ -42,7 +42,7 @@ def test_a_drain_waits_for_it_too(world: World) -> None:
 
 
 def test_a_cancelled_request_waits_for_its_turn(world: World) -> None:
-    """Those before it have no result in the store yet."""
+    """The requests before it have no result in the store yet."""
     store = Store()
     process = world.process(store=store, offset_store="module:store", state_topic=STATES)
     world.request("long", work=Work(20.0))

@@ -20,7 +20,7 @@ PARTITIONS = 4
 
 
 @pytest.mark.parametrize("draining", [0, 1])
-def test_partitions_are_taken_though_a_draining_process_is_there(world: World, draining: int) -> None:
+def test_a_process_takes_the_partitions_of_a_process_that_drains(world: World, draining: int) -> None:
     pair = [process(world) for _ in range(2)]
     world.run(20)
     drains, stays = pair[draining], pair[1 - draining]

@@ -1,4 +1,4 @@
-"""Requests become answers: in order, after failures again, and whatever is wrong with them."""
+"""Requests and their answers: the order, retries, and requests or results that are invalid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_request_is_answered_once_and_committed(world: World) -> None:
 
 
 def test_gaps_in_the_offsets_do_not_matter(world: World) -> None:
-    """As compaction and transaction markers leave them; those at the end are passed too, so that no lag is left."""
+    """Compaction and transaction markers leave gaps. A commit also passes a gap at the end, so that no lag is left."""
     for _ in range(3):
         world.request()
         world.broker.skip("requests", 0, 2)
@@ -33,8 +33,8 @@ def test_gaps_in_the_offsets_do_not_matter(world: World) -> None:
     assert world.answered() == [(0, 0), (0, 3), (0, 6)]
 
 
-def test_markers_alone_are_passed(world: World) -> None:
-    """Also such as come when everything is answered, and such as nothing was ever written before."""
+def test_a_commit_passes_markers_that_no_request_follows(world: World) -> None:
+    """This includes markers that come when everything is answered, and markers in a partition without requests."""
     world.broker.skip("requests", 1, 4)
     world.request()
     world.process()
@@ -43,8 +43,8 @@ def test_markers_alone_are_passed(world: World) -> None:
     world.until(lambda: world.committed(0) == 3)
 
 
-def test_markers_do_not_hide_what_is_not_answered(world: World) -> None:
-    """The end of a partition is reached long before the work is done."""
+def test_markers_do_not_let_a_commit_pass_an_unanswered_request(world: World) -> None:
+    """The process reaches the end of the partition long before the task ends."""
     world.request("long", work=Work(seconds=100.0))
     world.broker.skip("requests", 0, 5)
     world.process()
@@ -54,7 +54,7 @@ def test_markers_do_not_hide_what_is_not_answered(world: World) -> None:
 
 
 def test_tasks_of_a_partition_start_in_order(world: World) -> None:
-    """Whatever they take; partitions take turns."""
+    """This holds for any durations. Partitions take turns."""
     for offset in range(8):
         for number in (0, 1):
             world.request(f"{offset % 3}", number, work=Work(seconds=(offset % 3) * 0.7))
@@ -66,7 +66,7 @@ def test_tasks_of_a_partition_start_in_order(world: World) -> None:
 
 
 def test_a_failed_attempt_is_repeated_and_nothing_overtakes_it(world: World) -> None:
-    """The answer tells which attempt it was."""
+    """The answer has the number of the attempt."""
     world.request("flaky", work=[failing(), failing(), Work()])
     world.request("behind")
     process = world.process()
@@ -78,7 +78,7 @@ def test_a_failed_attempt_is_repeated_and_nothing_overtakes_it(world: World) -> 
     assert 10 <= third - second <= 21
 
 
-def test_a_retry_after_that_many_seconds_comes_then(world: World) -> None:
+def test_a_retry_starts_after_the_seconds_that_the_handler_requested(world: World) -> None:
     world.request("later", work=[failing(retry_after=77.0), Work()])
     process = world.process()
     world.until(world.answers)
@@ -86,8 +86,8 @@ def test_a_retry_after_that_many_seconds_comes_then(world: World) -> None:
     assert 77 <= second - first < 78
 
 
-def test_who_waits_for_the_next_attempt_holds_nobody_up(world: World) -> None:
-    """The other partition goes on at full speed, also when the waiting one is deep and its tasks are long."""
+def test_a_partition_that_waits_for_an_attempt_does_not_delay_another_partition(world: World) -> None:
+    """The other partition runs at full speed, also if the waiting one has many tasks and they are long."""
     world.request("broken", 0, work=[failing(seconds=1.0, retry_after=600.0), Work()])
     for _ in range(50):
         world.request("long", 0, work=Work(seconds=2.0))
@@ -103,7 +103,7 @@ def test_who_waits_for_the_next_attempt_holds_nobody_up(world: World) -> None:
 
 
 def test_short_tasks_stay_fast_beside_a_deep_partition_that_waits(world: World) -> None:
-    """What is queued behind a back-off does not use up the others' buffer."""
+    """Tasks that are queued behind a back-off do not use up the buffer of other partitions."""
     for number in (0, 1):
         for _ in range(200):
             world.request("quick", number, work=Work(seconds=0.001))
@@ -121,8 +121,8 @@ def test_short_tasks_stay_fast_beside_a_deep_partition_that_waits(world: World) 
     assert process.counter("polls_total") - turns < 300, "they came one by one"
 
 
-def test_after_the_last_attempt_it_goes_to_the_dead_letters(world: World) -> None:
-    """First the dead letter, then the answer, then the commit; and the next one starts."""
+def test_a_request_becomes_a_dead_letter_after_its_last_attempt(world: World) -> None:
+    """First comes the dead letter, then the answer, then the commit. The next request starts."""
     world.request("broken", work=failing())
     world.request("behind")
     process = world.process(max_attempts=2)
@@ -137,7 +137,7 @@ def test_after_the_last_attempt_it_goes_to_the_dead_letters(world: World) -> Non
     assert topics == [DEAD, ACKS, ACKS]
 
 
-def test_a_rejected_one_is_not_repeated(world: World) -> None:
+def test_a_rejected_request_is_not_repeated(world: World) -> None:
     world.request("bad", work=Work(verdict=Verdict.REJECTED))
     process = world.process()
     world.until(lambda: world.committed() == 1)
@@ -146,8 +146,8 @@ def test_a_rejected_one_is_not_repeated(world: World) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\xff"])
-def test_what_is_no_request_is_a_dead_letter_with_an_answer(world: World, value: bytes | None) -> None:
-    """It is never started, and the partition goes on."""
+def test_a_malformed_request_is_a_dead_letter_with_an_answer(world: World, value: bytes | None) -> None:
+    """It never starts, and the request behind it is answered."""
     world.raw(value, key=b"k")
     world.request()
     process = world.process()
@@ -159,8 +159,8 @@ def test_what_is_no_request_is_a_dead_letter_with_an_answer(world: World, value:
     assert [answer.outcome for answer in world.answers()] == [DEAD_LETTERED, OK]
 
 
-def test_a_result_that_no_record_holds_is_a_dead_letter(world: World) -> None:
-    """Told so before it is sent: the request is kept, the result is not."""
+def test_a_result_that_no_record_can_hold_makes_a_dead_letter(world: World) -> None:
+    """The size is checked before the answer is sent. The request is kept, but not the result."""
     world.request("huge", work=Work(result=b"x" * 2_000))
     world.process(max_answer_bytes=1_000)
     world.until(lambda: world.committed() == 1)
@@ -169,8 +169,8 @@ def test_a_result_that_no_record_holds_is_a_dead_letter(world: World) -> None:
     assert len(world.dead_letters()) == 1
 
 
-def test_a_result_that_the_topic_refuses_is_a_dead_letter_too(world: World) -> None:
-    """The limit may have been changed since the start."""
+def test_a_result_that_the_topic_refuses_makes_a_dead_letter_too(world: World) -> None:
+    """The limit of the topic may have changed since the process started."""
     world.broker.topics[ACKS].max_bytes = 1_000
     world.request("huge", work=Work(result=b"x" * 2_000))
     process = world.process()
@@ -182,7 +182,7 @@ def test_a_result_that_the_topic_refuses_is_a_dead_letter_too(world: World) -> N
 
 @pytest.mark.parametrize("limit", [1_048_588, 1_000])
 def test_a_dead_letter_that_does_not_fit_loses_its_value(world: World, limit: int) -> None:
-    """Whether we know the limit or the topic tells us; everything else of it stays."""
+    """This holds whether the process knows the limit or the topic refuses the record. Everything else of it stays."""
     world.broker.topics[DEAD].max_bytes = 1_000
     world.raw(b"\xff" * 2_000, key=b"k")
     world.process(max_dead_letter_bytes=limit)
@@ -194,8 +194,10 @@ def test_a_dead_letter_that_does_not_fit_loses_its_value(world: World, limit: in
 
 @pytest.mark.parametrize("topic", [ACKS, DEAD])
 @pytest.mark.parametrize("key", [None, b"k" * 600])
-def test_no_partition_stands_still_because_bad_news_is_too_large(world: World, topic: str, key: bytes | None) -> None:
-    """Key, headers and traceback may each be more than a topic takes: what does not fit is left out at last."""
+def test_a_failure_that_is_too_large_for_a_topic_blocks_no_partition(
+    world: World, topic: str, key: bytes | None
+) -> None:
+    """Key, headers and traceback may each be larger than the topic allows. The parts that do not fit are left out."""
     world.broker.topics[topic].max_bytes = 500
     world.raw(b"\xff" * 500, key=key, headers=(("h", b"x" * 500),))
     world.request("broken", work=Work(verdict=Verdict.REJECTED, traceback="x" * 5_000))
@@ -207,8 +209,8 @@ def test_no_partition_stands_still_because_bad_news_is_too_large(world: World, t
     assert process.error is None
 
 
-def test_a_dead_letter_that_can_be_no_smaller_is_not_sent_in_a_hurry(world: World) -> None:
-    """No such topic makes sense; but a loop at full speed would be worse than a partition that stands still."""
+def test_a_dead_letter_that_cannot_be_made_smaller_is_repeated_with_pauses(world: World) -> None:
+    """Such a topic makes no sense, but a loop at full speed would be worse than a blocked partition."""
     world.broker.topics[DEAD].max_bytes = 100
     world.raw(b"\xff")
     process = world.process()

@@ -1,4 +1,4 @@
-"""The real service thread and runner beside the poll loop: what the stand-in of the other tests stands for."""
+"""The real executor thread and runner beside the main loop. The other tests have a stand-in for them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from worker.handlers.loader import Handler
     from worker.testing.clock import Clock
 
-LONG = 30.0  # seconds; only a failure ever waits so long
+LONG = 30.0  # seconds; only a test that fails waits that long
 
 
 class BothTimes(Mailbox):
-    """While the poll thread waits for the other one, the fake clock goes on too."""
+    """A mailbox that also advances the fake clock while the poll thread waits for the executor's thread."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class BothTimes(Mailbox):
 
 
 class Stage:
-    """A worker process in this thread and its service thread; Kafka is the fake one and in no time."""
+    """A worker process in this thread and an executor thread, with the fake Kafka."""
 
     def __init__(self, world: World, handler: Handler, timeout: float = 0.0) -> None:
         runner, mailbox = AttemptRunner(handler, {}, 3, timeout), BothTimes(world.clock)
@@ -69,22 +69,22 @@ class Stage:
 
 
 def run(world: World, handler: Handler, until: int) -> ExitCode:
-    """Work until that many requests are answered, and leave."""
+    """Run a process until that many requests are answered, and drain it. Return its exit code."""
     stage = Stage(world, handler)
     when(world, lambda: len(world.broker.records(ACKS)) >= until, lambda: stage.status.order(Command.DRAIN))
     return stage.loop.run()
 
 
 def when(world: World, ready: Callable[[], object], action: Callable[[], None]) -> None:
-    """Do this on the poll thread once that holds: the fake broker is not made for a second thread."""
+    """Do the action on the poll thread when it is ready: the fake broker is not made for a second thread."""
     if ready():
         action()
     else:
         world.clock.after(0.01, lambda: when(world, ready, action))
 
 
-def test_what_handlers_do_becomes_answers(world: World) -> None:
-    """Results, failures, rejections, ``sys.exit`` and bytes that are no request: each has its answer."""
+def test_a_request_is_answered_however_its_handler_ends(world: World) -> None:
+    """These are results, failures, rejections and ``sys.exit``. Bytes that are no request have an answer, too."""
 
     def handler(request: Any, context: Context) -> Any:
         match request.payload:
@@ -118,7 +118,7 @@ def test_what_handlers_do_becomes_answers(world: World) -> None:
 
 
 def test_thousands_of_short_tasks_keep_their_order(world: World) -> None:
-    """Chunk after chunk, with failures in between, on two threads."""
+    """They run in chunks on two threads, with failures in between."""
     started: list[tuple[int, int, int]] = []
 
     def handler(_request: object, context: Context) -> None:
@@ -139,7 +139,7 @@ def test_thousands_of_short_tasks_keep_their_order(world: World) -> None:
 
 
 def cancelled_handler(world: World, reason: str, end: Callable[[Context], str]) -> tuple[Stage, ExitCode]:
-    """Run a handler that waits for its cancellation and then ends as told."""
+    """Run a handler that waits for its cancellation and then calls ``end``. Return the stage and the exit code."""
     begun = threading.Event()
     seen: list[str | None] = []
 
@@ -171,7 +171,7 @@ def give_up(context: Context) -> str:
 
 @pytest.mark.parametrize("reason", ["drain", "revoked"])
 def test_a_handler_that_waits_for_its_cancellation_gets_it(world: World, reason: str) -> None:
-    """At once, and with the reason. If it gives up, nothing is answered; a drain uses up no attempt."""
+    """It comes at once, with the reason. If the handler gives up, there is no answer. A drain uses up no attempt."""
     stage, exit_code = cancelled_handler(world, reason, give_up)
     assert (world.answers(), world.committed()) == ([], None)
     assert world.noted().started_below is None
@@ -181,15 +181,15 @@ def test_a_handler_that_waits_for_its_cancellation_gets_it(world: World, reason:
 
 
 @pytest.mark.parametrize("reason", ["drain", "revoked"])
-def test_a_result_that_was_returned_is_a_result(world: World, reason: str) -> None:
-    """Also if the task was asked to stop meanwhile, as long as its lease is valid (B14)."""
+def test_a_result_that_a_cancelled_handler_returns_is_answered(world: World, reason: str) -> None:
+    """This holds as long as the lease of the task is valid (B14)."""
     cancelled_handler(world, reason, lambda _context: "just in time")
     assert [answer.result for answer in world.answers()] == ([b"just in time"] if reason == "drain" else [])
     assert world.committed() == (1 if reason == "drain" else None)
 
 
-def test_a_deadline_ends_a_task_that_is_held_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is polled while a partition is held for it; the hold may be a day, and the task may wait for this."""
+def test_a_deadline_ends_a_task_during_a_hold_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hold may last a day, and the task may run until it is cancelled."""
     watch, begun = Watch(), threading.Event()
     for module in (attempt_module, context_module):
         monkeypatch.setattr(module, "time", watch)
@@ -214,10 +214,10 @@ def test_a_deadline_ends_a_task_that_is_held_too(world: World, monkeypatch: pyte
     assert (world.answered(), world.committed()) == ([(0, 0)], 1)
 
 
-def test_a_task_that_ignores_its_deadline_is_reported(
+def test_a_task_that_ignores_its_deadline_is_logged(
     world: World, monkeypatch: pytest.MonkeyPatch, lines: list[Any]
 ) -> None:
-    """The log says so once, when the deadline passes and not when the handler ends: that may take hours."""
+    """The log has one line, when the deadline passes. The handler may end hours later."""
     watch, begun, release = Watch(), threading.Event(), threading.Event()
     for module in (attempt_module, context_module):
         monkeypatch.setattr(module, "time", watch)
@@ -241,7 +241,7 @@ def test_a_task_that_ignores_its_deadline_is_reported(
 
 
 def test_every_attempt_that_is_cancelled_at_its_time_limit_is_counted(world: World, lines: list[Any]) -> None:
-    """The next attempt may begin before the poll thread has seen that none runs."""
+    """The next attempt may begin before the poll thread has seen that the one before it has ended."""
 
     def handler(_request: object, context: Context) -> None:
         assert context.cancelled.wait(LONG)
@@ -258,7 +258,7 @@ def test_every_attempt_that_is_cancelled_at_its_time_limit_is_counted(world: Wor
 
 
 def test_each_start_is_written_into_the_status_block() -> None:
-    """There the supervisor finds what a process has died of, and what runs while it holds the interpreter."""
+    """The supervisor reads there which task killed a process, and which task runs while it holds the interpreter."""
     status, mailbox = StatusBlock(bytearray(SIZE)), Mailbox()
     config = dataclasses.replace(CONFIG, handler="examples.hello:greet", request_topics=("others", "requests"))
     executor = executor_of(config, mailbox, None, status)

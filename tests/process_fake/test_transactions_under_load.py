@@ -1,4 +1,4 @@
-"""Exactly once, while answers come faster than transactions end."""
+"""Exactly-once while answers come faster than transactions end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITIONS = 4
 
 
 def with_a_refused_record(world: World, before: int, behind: int) -> Process:
-    """A process with many quick tasks, one of which sends a record that no topic takes."""
+    """Start a process with many quick tasks, one of which sends a record that no topic takes."""
     for _ in range(before):
         world.request("quick", work=QUICK)
     world.request("bad", work=Work(0.0002, sent=(FollowUp("no-such-topic", None, "x"),)))
@@ -37,7 +37,7 @@ def with_a_refused_record(world: World, before: int, behind: int) -> Process:
 
 
 def test_a_transaction_commits_no_offset_without_its_answer() -> None:
-    """After an aborted transaction its answers are sent in parts, and the process may die between two of them."""
+    """After an aborted transaction its answers are sent in parts. The process may die between two parts."""
     world = World(1)
     process = with_a_refused_record(world, 300, 300)
     world.until(lambda: process.counter("transactions_aborted_total", REFUSED) >= 1)
@@ -51,7 +51,7 @@ def test_a_transaction_commits_no_offset_without_its_answer() -> None:
     assert sorted(world.answered()) == [(0, offset) for offset in range(601)]
 
 
-def test_a_refused_record_is_found_by_halves() -> None:
+def test_a_refused_record_is_found_by_bisection() -> None:
     world = World(1)
     process = with_a_refused_record(world, 300, 300)
     world.until(lambda: len(world.answers()) == 601, 300)
@@ -91,7 +91,7 @@ def test_a_task_is_taken_over_while_other_tasks_keep_the_process_busy(world: Wor
 
 
 def count_calls(process: Process) -> list[None]:
-    """A list that grows with each call about a group."""
+    """Return a list that grows with each call about a group."""
     calls: list[None] = []
     group_calls = process.assembly._calls
     send: Callable[..., None] = group_calls.send
@@ -104,8 +104,8 @@ def count_calls(process: Process) -> list[None]:
     return calls
 
 
-def test_an_answer_that_cannot_be_committed_holds_up_no_other(world: World) -> None:
-    """Here the process may not commit the mark of a detached task."""
+def test_an_answer_that_cannot_be_committed_delays_no_other_answer(world: World) -> None:
+    """Here the process has no permission to commit the mark of a detached task."""
     first = detaching_process(world, guarantee="exactly-once")
     world.run(20)
     refuse_handshakes(world, first)
@@ -138,7 +138,7 @@ def refuse_handshakes(world: World, process: Process) -> None:
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_an_answer_that_no_longer_fits_loses_its_traceback(guarantee: str) -> None:
-    """The topic takes less than it did at the start."""
+    """The limit of the topic has become smaller since the process started."""
     world = World(1)
     world.broker.topics["acks"].max_bytes = 8_000
     world.request("bad", work=Work(0.01, Verdict.FAILED, traceback="x" * 12_000))
@@ -148,9 +148,11 @@ def test_an_answer_that_no_longer_fits_loses_its_traceback(guarantee: str) -> No
         world.request("good", work=Work(0.01))
     world.until(lambda: len(world.answers()) == 6, 10.0)
     assert process.counter("transactions_aborted_total", "MSG_SIZE_TOO_LARGE") <= 3
+    bad = next(answer for answer in world.answers() if not answer.isprocessed)
+    assert (bad.error.message, bad.error.traceback) == ("as scripted", "")
 
 
-def test_an_answer_of_which_nothing_is_left_to_drop_is_repeated_with_pauses() -> None:
+def test_an_answer_that_cannot_be_made_smaller_is_repeated_with_pauses() -> None:
     world = World(1)
     world.broker.topics["acks"].max_bytes = 10
     world.request("bad", work=failing(0.01))

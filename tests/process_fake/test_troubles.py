@@ -1,4 +1,4 @@
-"""Deliveries and commits that fail, a broker that is away, and other things that a process must outlast."""
+"""Deliveries and commits that fail, a broker that is away, and other faults that a process must survive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from worker.process.status_block import Command
 
 
 def test_a_failed_delivery_is_repeated_until_it_is_confirmed(world: World) -> None:
-    """It is not answered to anybody before, and nothing is committed."""
+    """Before that there is no answer and no commit."""
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 5)
     world.request()
     process = world.process()
@@ -41,8 +41,8 @@ def test_a_failed_dead_letter_is_repeated_too(world: World) -> None:
     assert (len(world.dead_letters()), len(world.answers())) == (1, 1)
 
 
-def test_failed_means_unknown(world: World) -> None:
-    """The answer may have arrived all the same; readers know two answers to one request by their origin."""
+def test_a_failed_delivery_may_lead_to_two_answers(world: World) -> None:
+    """The failed answer may have arrived. Readers recognize two answers to one request by their origin."""
     world.broker.fail(ACKS, "_MSG_TIMED_OUT", applied=True)
     world.request()
     world.process()
@@ -50,8 +50,8 @@ def test_failed_means_unknown(world: World) -> None:
     assert world.answered() == [(0, 0), (0, 0)]
 
 
-def test_a_later_answer_does_not_let_an_unconfirmed_one_be_committed(world: World) -> None:
-    """The commit stands before the first one that is not confirmed, whatever was confirmed behind it."""
+def test_a_commit_does_not_pass_an_unconfirmed_answer(world: World) -> None:
+    """The committed offset stays at the first unconfirmed answer, also if later answers are confirmed."""
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 1)
     for _ in range(3):
         world.request("quick", work=Work(seconds=0.2))
@@ -63,8 +63,8 @@ def test_a_later_answer_does_not_let_an_unconfirmed_one_be_committed(world: Worl
     assert world.answered() == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_waiting_to_repeat_costs_nothing(world: World) -> None:
-    """The loop turns some ten times a second then, not as fast as it can."""
+def test_a_process_that_waits_to_repeat_a_delivery_uses_little_cpu_time(world: World) -> None:
+    """The loop turns some ten times a second, and not as fast as it can."""
     world.broker.fail(ACKS, "TOPIC_AUTHORIZATION_FAILED", 10_000)
     world.request()
     process = world.process()
@@ -74,7 +74,7 @@ def test_waiting_to_repeat_costs_nothing(world: World) -> None:
     assert process.counter("polls_total") - before < 20 * 60
 
 
-def test_thousands_of_failed_deliveries_are_a_few_lines(world: World, lines: list[Any]) -> None:
+def test_hundreds_of_failed_deliveries_are_a_few_log_lines(world: World, lines: list[Any]) -> None:
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 300)
     for _ in range(300):
         world.request("quick", work=Work(seconds=0.0))
@@ -86,15 +86,17 @@ def test_thousands_of_failed_deliveries_are_a_few_lines(world: World, lines: lis
 
 
 def test_unconfirmed_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the broker is away tasks go on, but not until the memory is full; afterwards all is made up for."""
+    """While the broker is away tasks continue, but only up to this limit, so that the memory does not fill up."""
     monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 20)
-    world.broker.topics[ACKS].delay = 10**6
+    world.broker.topics[ACKS].delay = 1_000.0
     for _ in range(300):
         world.request("quick", work=Work(seconds=0.05))
     process = world.process()
     world.run(200)
     assert 20 <= len(process.starts) < 25
     assert 20 <= process.loop._responder.outstanding <= len(process.starts)
+    world.broker.topics[ACKS].delay = 0.001
+    world.until(lambda: len(world.answers()) == 300)
 
 
 def test_unconfirmed_bytes_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +109,8 @@ def test_unconfirmed_bytes_are_bounded(world: World, monkeypatch: pytest.MonkeyP
     assert 10 <= len(process.starts) < 14
 
 
-def test_results_wait_while_too_many_answers_are_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They stay with the executor, which then waits, too."""
+def test_results_wait_while_too_many_answers_are_unconfirmed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results stay with the executor, which then waits, too."""
     world.request("task", work=Work(seconds=5.0))
     process = world.process()
     world.until(lambda: process.starts)
@@ -119,7 +121,7 @@ def test_results_wait_while_too_many_answers_are_under_way(world: World, monkeyp
     world.until(world.answers)
 
 
-def test_checkpoints_do_not_wait_while_too_many_answers_are_under_way(
+def test_checkpoints_do_not_wait_while_too_many_answers_are_unconfirmed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that takes no answers may still take records of another topic."""
@@ -133,7 +135,7 @@ def test_checkpoints_do_not_wait_while_too_many_answers_are_under_way(
     assert state.checkpoint == b"saved"
 
 
-def test_a_dead_service_thread_ends_the_process_also_while_too_many_answers_are_under_way(
+def test_a_dead_executor_ends_the_process_while_too_many_answers_are_unconfirmed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(responder_module, "MAX_UNCONFIRMED", 0)
@@ -144,8 +146,8 @@ def test_a_dead_service_thread_ends_the_process_also_while_too_many_answers_are_
     assert isinstance(process.error, ExecutorDiedError)
 
 
-def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> None:
-    """Also over dead letters, results that did not fit, and repeats: a leak would stop the process some day."""
+def test_the_count_of_unconfirmed_answers_returns_to_zero(world: World) -> None:
+    """This includes dead letters, results that did not fit, and repeats. A leak would stop the process some day."""
     world.broker.fail(ACKS, "NOT_ENOUGH_REPLICAS", 2)
     world.broker.topics[ACKS].max_bytes = 1_000
     world.raw(b"\xff")
@@ -162,7 +164,7 @@ def test_what_was_counted_as_under_way_is_counted_down_again(world: World) -> No
 
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_failed_commit_is_sent_again(world: World, applied: bool) -> None:
-    """Also when nothing new was settled since; it may have been applied, which does no harm."""
+    """This holds also if nothing new was settled. The failed commit may have been applied, which does no harm."""
     world.broker.fail_commits("REQUEST_TIMED_OUT", 3, applied=applied)
     world.request()
     process = world.process()
@@ -171,7 +173,7 @@ def test_a_failed_commit_is_sent_again(world: World, applied: bool) -> None:
     assert process.counter("commit_failures_total", "REQUEST_TIMED_OUT") == 3
 
 
-def test_a_failed_commit_is_not_repeated_in_a_hurry(world: World) -> None:
+def test_a_failed_commit_is_repeated_with_pauses(world: World) -> None:
     world.broker.fail_commits("COORDINATOR_LOAD_IN_PROGRESS", 10_000)
     world.request()
     process = world.process()
@@ -180,7 +182,7 @@ def test_a_failed_commit_is_not_repeated_in_a_hurry(world: World) -> None:
 
 
 def test_many_answers_share_a_commit(world: World) -> None:
-    """One is under way at a time, and the next takes all that was settled meanwhile."""
+    """One commit is under way at a time. The next one covers all requests that were settled meanwhile."""
     world.broker.commit_delay = 1.0
     for _ in range(500):
         world.request("quick", work=Work(seconds=0.01))
@@ -199,8 +201,8 @@ def test_a_rare_answer_is_committed_at_once(world: World) -> None:
     assert world.clock() - started < 0.2
 
 
-def test_offsets_are_committed_again_now_and_then(world: World) -> None:
-    """So that they do not expire while nothing new comes."""
+def test_offsets_are_committed_again_before_they_expire(world: World) -> None:
+    """Otherwise they would expire in the group while no new request comes."""
     world.request()
     process = world.process()
     world.until(lambda: world.committed() == 1)
@@ -214,11 +216,11 @@ def test_offsets_are_committed_again_now_and_then(world: World) -> None:
     assert len(commits) == reported + 1
 
 
-# ---------------------------------------------------------------- the broker away
+# ---------------------------------------------------------------- while the broker is away
 
 
-def test_an_outage_of_a_minute_costs_nothing_but_a_minute(world: World) -> None:
-    """Tasks go on, their answers wait, and nothing is done twice."""
+def test_an_outage_of_a_minute_loses_and_repeats_no_task(world: World) -> None:
+    """Tasks continue, their answers wait, and no task runs twice."""
     for _ in range(30):
         world.request("task", work=Work(seconds=5.0))
     process = world.process()
@@ -232,14 +234,14 @@ def test_an_outage_of_a_minute_costs_nothing_but_a_minute(world: World) -> None:
 # ---------------------------------------------------------------- flow
 
 
-def test_a_long_task_is_polled_beside_and_its_partitions_are_paused(world: World) -> None:
-    """So the member stays in the group, and what is fetched does not pile up."""
+def test_a_process_polls_during_a_long_task_and_pauses_its_partitions(world: World) -> None:
+    """So the member stays in the group, and fetched records do not accumulate."""
     for _ in range(50):
         world.request("long", work=Work(seconds=400.0))
     process = world.process(max_poll_interval=5.0)
     world.until(lambda: process.starts)
     world.run(380)
-    assert process.loop.assignment.queued <= 4  # a poll that only asks for the answer to a commit may bring one more
+    assert process.loop.assignment.queued <= 4  # a poll for the reply to a commit may bring one more record
     assert {partition.number for partition in process.consumer.paused} == {0, 1}
     assert process.counter("rebalances_total", "lost") == 0
 
@@ -252,8 +254,8 @@ def test_short_tasks_are_never_paused(world: World) -> None:
     assert process.counter("pauses_total") == 0
 
 
-def test_the_slot_never_runs_dry_between_tasks_of_seconds(world: World) -> None:
-    """The next one is there before the client has woken up from its pause."""
+def test_the_executor_is_never_idle_between_tasks_of_seconds(world: World) -> None:
+    """The next task is queued before the client resumes the paused partition."""
     world.broker.resume_delay = 1.0
     for _ in range(20):
         world.request("task", work=Work(seconds=3.0))
@@ -263,8 +265,8 @@ def test_the_slot_never_runs_dry_between_tasks_of_seconds(world: World) -> None:
     assert all(later - earlier < 3.1 for earlier, later in itertools.pairwise(started))
 
 
-def test_large_requests_are_bounded_in_bytes(world: World) -> None:
-    """A thousand of the largest do not fit into a small container's memory."""
+def test_queued_requests_are_bounded_in_bytes(world: World) -> None:
+    """A thousand requests of the largest size do not fit into the memory of a small container."""
     world.script = {"x" * 1_000_000: Work(seconds=0.01)}
     for _ in range(40):
         world.request("x" * 1_000_000)
@@ -296,7 +298,7 @@ def test_a_backlog_stays_with_the_broker(world: World) -> None:
 
 
 def test_nothing_starts_before_the_startup_barrier_opens(world: World) -> None:
-    """Records may be fetched already, and the group is joined."""
+    """The process may fetch records before that, and it has joined the group."""
     world.request()
     process = world.process(started=False)
     world.run(60)
@@ -308,8 +310,8 @@ def test_nothing_starts_before_the_startup_barrier_opens(world: World) -> None:
     assert world.clock() - started < 0.5
 
 
-def test_a_dead_service_thread_ends_the_process(world: World) -> None:
-    """Rather than to sit there and look alive."""
+def test_a_dead_executor_ends_the_process(world: World) -> None:
+    """Otherwise the process would look alive and do nothing."""
     process = world.process()
     world.run(1)
     process.service.fail(ExecutorDiedError("scripted"))
@@ -318,7 +320,7 @@ def test_a_dead_service_thread_ends_the_process(world: World) -> None:
     assert process.error.exit_code is ExitCode.THREAD_DIED
 
 
-def test_a_fatal_client_ends_the_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fatal_error_of_the_client_ends_the_process(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     process = world.process()
     world.run(1)
 

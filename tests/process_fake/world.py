@@ -1,4 +1,4 @@
-"""A fake Kafka with worker processes whose poll loops are real. Everything takes the clock's time."""
+"""A fake Kafka, and worker processes with the real main loop. All of them use the fake clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 REQUESTS, ACKS, DEAD, STATES = "requests", "acks", "requests.dlq", "states"
 GROUP = "group"
-WAIT_LIMIT = 3_600.0  # of the clock's seconds; only a failure ever waits so long
+WAIT_LIMIT = 3_600.0  # seconds of the fake clock; only a test that fails waits that long
 
 _tokens = itertools.count(0xA0000000)
 
@@ -65,7 +65,7 @@ CONFIG = ProcessConfig(
 
 
 class Process:
-    """A worker process: the real main loop, as a fibre, between stand-ins."""
+    """A worker process: the real main loop in a fibre. Stand-ins replace the rest."""
 
     def __init__(
         self,
@@ -120,18 +120,18 @@ class Process:
     def _live(self) -> None:
         try:
             self.exit_code = self.loop.run()
-        except Exception as error:  # noqa: BLE001 - as in a real process, it ends this one alone
+        except Exception as error:  # noqa: BLE001 - as in a real process, it ends only this one
             self.error = error
 
     def kill(self) -> None:
-        """It does nothing any more, not even leave the group."""
+        """End the process at once. It does not even leave the group."""
         self.killed = self.transaction_thread.killed = True
         self.world.clock.kill(self._fibre)
         self.service.kill()
         if self.states is not None:
             self.states.closed = True
 
-    # -- what a test looks at
+    # -- what tests look at
 
     def order(self, command: Command) -> None:
         self.status.order(command)
@@ -151,7 +151,7 @@ class Process:
 
 
 class World:
-    """Topics, requests, processes, and what came of it all."""
+    """Topics, requests, processes and answers."""
 
     def __init__(self, partitions: int = 2) -> None:
         self.clock = Clock()
@@ -159,7 +159,7 @@ class World:
         self.broker = FakeBroker(self.clock)
         for topic in (REQUESTS, ACKS, DEAD, STATES):
             self.broker.create(topic, partitions)
-        self.script: dict[str, Work | list[Work]] = {}  # by payload: each attempt, or one after another
+        self.script: dict[str, Work | list[Work]] = {}  # by payload: for all attempts, or one for each attempt
         self._sequence = 0
         self._answers: list[Response] = []
 
@@ -188,27 +188,27 @@ class World:
         key: bytes | None = None,
         headers: Headers = (),
     ) -> int:
-        """Put a request into a partition; returns its offset. ``work`` is what requests with this payload do."""
+        """Put a request into a partition. Return its offset. ``work`` is what requests with this payload do."""
         self._sequence += 1
         if work is not None:
             self.script[payload] = work
         return self.raw(encode_request(self._sequence, payload), number, key=key, headers=headers)
 
     def quick(self, number: int = 0, count: int = 30) -> None:
-        """That many tasks of a millisecond: from then on many at a time are dispatched."""
+        """Put that many tasks of a millisecond into a partition. After them, many tasks at a time are dispatched."""
         for _ in range(count):
             self.request("quick", number, work=Work(seconds=0.001))
 
     def raw(self, value: bytes | None, number: int = 0, *, key: bytes | None = None, headers: Headers = ()) -> int:
-        """Put any bytes into a partition."""
+        """Put any bytes into a partition. Return their offset."""
         return self.broker.append(REQUESTS, value, key, number=number, headers=headers)[1]
 
     def rival(self) -> Rival:
-        """Another member of the group, of which only partitions and positions are of interest."""
+        """Start another member of the group. Tests look only at its partitions and records."""
         return Rival(self, self.broker.consumer(GROUP))
 
     def move(self, number: int, to: Process | Rival) -> None:
-        """A partition changes hands, as soon as its owner lets it go."""
+        """Move a partition to another member, as soon as its owner releases it."""
         self.broker.group(GROUP).move(Partition(REQUESTS, number), to.consumer)
 
     def work_of(self, task: Task) -> Work:
@@ -226,12 +226,12 @@ class World:
         assert self.clock.wait(seconds, until=lambda: bool(condition())), "it did not come to that in time"
 
     def crash(self, process: Process) -> None:
-        """Kill it, and let the group notice at once."""
+        """Kill a process, and let the group notice at once."""
         process.kill()
         self.broker.group(GROUP).leave(process.consumer)
 
     def leave(self, *processes: Process) -> list[ExitCode | None]:
-        """Drain these and return their exit codes."""
+        """Drain these processes and return their exit codes."""
         for process in processes:
             process.order(Command.DRAIN)
         self.until(lambda: all(process.exit_code is not None or process.error for process in processes))
@@ -240,7 +240,7 @@ class World:
     # -- look
 
     def answers(self) -> list[Response]:
-        """All of them, by the request they answer."""
+        """Return all answers, in the order of their requests."""
         records = self.broker.records(ACKS)
         if len(records) != len(self._answers):
             answers = [decode_response(record.value) for record in records]
@@ -248,22 +248,22 @@ class World:
         return self._answers
 
     def answered(self) -> list[tuple[int, int]]:
-        """Partition and offset of every request that has an answer; twice if it has two."""
+        """Return the partition and offset of every request that has an answer, twice if it has two answers."""
         return [(answer.origin.partition, answer.origin.offset) for answer in self.answers()]
 
     def cancel(self, offset: int, number: int = 0) -> None:
-        """Somebody wants a request cancelled."""
+        """Send a cancel request."""
         origin = Origin(REQUESTS, number, offset)
         self.write_state(cancel_key(origin), encode_cancel(CancelRequest(origin)), origin)
 
     def write_state(self, key: bytes, value: bytes | None, origin: Origin) -> None:
-        """A record of somebody else's on the state topic."""
+        """Write a record to the state topic, as another process would."""
         place = partition_of(origin, len(self.broker.topics[STATES].logs))
         self.broker.append(STATES, value, key, number=place)
 
     @property
     def table(self) -> StateTable:
-        """The state topic, as it stands."""
+        """The current contents of the state topic."""
         table = StateTable()
         for record in self.broker.records(STATES):
             table.apply(record.key, record.value)
@@ -276,18 +276,18 @@ class World:
         return self.broker.records(DEAD)
 
     def noted(self, number: int = 0) -> CommitMetadata:
-        """What stands beside the committed offset."""
+        """Return the commit metadata of a partition."""
         position = self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
         return decode(position.metadata, position.offset) if position else EMPTY
 
     def committed(self, number: int = 0) -> int | None:
-        """Where the group goes on; None at the beginning, where at most something was noted."""
+        """Return the committed offset of a partition, or None if it is 0 or missing. At 0 there may be metadata."""
         position = self.broker.group(GROUP).committed.get(Partition(REQUESTS, number))
         return position.offset or None if position else None
 
 
 class Rival:
-    """A member that polls every now and then and takes what it is given, see ``worker.kafka.ports.Listener``."""
+    """A member that polls every 0.1 s and takes all partitions it gets. See ``worker.kafka.ports.Listener``."""
 
     def __init__(self, world: World, consumer: FakeConsumer) -> None:
         self.owned: set[int] = set()
@@ -318,4 +318,4 @@ class Rival:
         self.owned -= {partition.number for partition in partitions}
 
     def committed(self, *_: Any) -> None:
-        """It commits nothing."""
+        """Do nothing: the rival commits no offsets."""

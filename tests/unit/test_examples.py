@@ -25,20 +25,20 @@ def requested(**configuration: object) -> Request:
     return Request(payload=json.dumps(configuration))
 
 
-def test_hello_greets() -> None:
-    """The payload is who is greeted."""
+def test_hello_greets_the_name_in_the_payload() -> None:
+    """The keyword argument is the greeting."""
     assert greet(Request(payload="Ada"), context(), greeting="Good day") == "Good day, Ada!"
 
 
-def test_hello_rejects_nobody() -> None:
-    """An empty payload can never succeed."""
+def test_hello_rejects_an_empty_payload() -> None:
+    """A request without a name can never succeed."""
     with pytest.raises(worker.Reject, match="nobody to greet"):
         greet(Request(), context())
 
 
 @pytest.mark.parametrize("dataset", ["iris", "diabetes"])
 def test_training_scores_a_model(dataset: str) -> None:
-    """Classification and regression both end in a score over the folds, the same for the same seed."""
+    """Classification and regression both return a mean score over the folds. The same seed gives the same score."""
     request = requested(dataset=dataset, model="tree", params={"max_depth": 2}, folds=3, seed=7)
 
     first, second = (json.loads(train(request, context())) for _ in range(2))
@@ -57,7 +57,7 @@ def test_training_scores_a_model(dataset: str) -> None:
 
 @pytest.mark.parametrize("payload", make_configurations.IMPOSSIBLE)
 def test_impossible_configurations_are_rejected(payload: dict[str, Any]) -> None:
-    """They go to the dead letters at once, instead of being tried again."""
+    """These requests become dead letters without another attempt."""
     with pytest.raises(worker.Reject):
         train(requested(**payload), context())
 
@@ -79,14 +79,14 @@ def test_impossible_configurations_are_rejected(payload: dict[str, Any]) -> None
         '{"dataset": "iris", "model": "forest", "seed": -1}',
     ],
 )
-def test_payloads_that_are_no_configuration_are_rejected(payload: str) -> None:
-    """Whatever is written there, it is never a crash of the handler."""
+def test_a_payload_that_is_not_a_configuration_is_rejected(payload: str) -> None:
+    """The handler raises ``Reject`` and no other exception."""
     with pytest.raises(worker.Reject):
         train(Request(payload=payload), context())
 
 
-def test_training_stops_between_folds() -> None:
-    """A cancelled task gives its CPU back instead of finishing."""
+def test_cancelled_training_stops_before_the_next_fold() -> None:
+    """A cancelled task frees its CPU instead of computing the remaining folds."""
     cancelled = context()
     cancelled.cancelled.set("drain")
 
@@ -94,8 +94,8 @@ def test_training_stops_between_folds() -> None:
         train(requested(dataset="iris", model="knn"), cancelled)
 
 
-def test_the_table_is_what_its_script_writes() -> None:
-    """The committed file and the script that makes it say the same; the impossible ones are in it, each once."""
+def test_the_committed_table_has_the_configurations_of_its_script() -> None:
+    """Each configuration is in the file once, in the order of the script. The impossible ones are among them."""
     rows = parquet.read_table(make_configurations.TABLE).to_pylist()
 
     payloads = [row["configuration"] for row in rows]

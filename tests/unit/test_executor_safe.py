@@ -1,4 +1,4 @@
-"""What runs on Spark's executors imports only what executors have: neither Spark nor the command line."""
+"""The code for Spark's executors imports only packages that executors have: neither Spark nor the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pipeline/messages", "pipeline/exactly_once")
 ALLOWED = {"confluent_kafka", "google", "numpy", "pyarrow", "cython_runtime"}
-BY_PYARROW = {"cloudpickle", "pandas", "dateutil", "pytz"}  # imported if it is there, and not needed
+BY_PYARROW = {"cloudpickle", "pandas", "dateutil", "pytz"}  # pyarrow imports them if installed, but does not need them
 SCRIPT = """
 import importlib, sys
 before = set(sys.modules)
@@ -20,7 +20,7 @@ print(*sorted(name for name in found - set(sys.stdlib_module_names) if not name.
 """
 
 
-def test_executor_code_imports_only_what_executors_have() -> None:
+def test_executor_code_imports_only_packages_that_executors_have() -> None:
     files = [file for package in PACKAGES for file in sorted((ROOT / package).glob("[a-z]*.py"))]
     modules = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
     command = [sys.executable, "-c", SCRIPT, *modules]

@@ -1,4 +1,4 @@
-"""When partitions may start: as soon as their states on the state topic are known."""
+"""A partition may start as soon as its states on the state topic are known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from worker.state.port import CaughtUp
 PLACE = Partition("requests", 0)
 
 
-def test_states_are_read_once_for_a_start_that_has_to_wait_for_something_else() -> None:
+def test_a_start_that_waits_for_a_transaction_reads_the_states_once() -> None:
     topic = MagicMock()
     followed = Followed(topic, lambda: 0.0)
     assert not followed.begin([PLACE])

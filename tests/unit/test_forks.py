@@ -1,4 +1,4 @@
-"""A handler that forks, in a separate process: its child must not go on as a second worker."""
+"""Handlers that fork, run in a separate process. The forked child must not continue as a second worker."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ BatchRunner(handle_batch, {}, 3, lambda outcome: print(outcome.verdict.name, out
 
 
 @pytest.mark.parametrize(("child", "status"), [("return 'child'", "0"), ("raise ValueError('child')", "1")])
-def test_a_forked_child_that_comes_back_is_no_second_worker(child: str, status: str) -> None:
-    """It ends there and then: it would use its parent's connections. Only the parent has an outcome."""
+def test_a_forked_child_that_leaves_the_handler_exits(child: str, status: str) -> None:
+    """Otherwise the child would use its parent's connections. Only the parent has an outcome."""
     assert output_of(PROGRAM.format(child=child, run=SINGLE)) == [f"OK {status}"]
 
 
-def test_nor_is_the_child_of_a_handler_of_batches() -> None:
+def test_a_forked_child_that_leaves_a_batch_handler_exits() -> None:
     assert output_of(PROGRAM.format(child="raise ValueError('child')", run=BATCH)) == ["OK 1"]
 
 

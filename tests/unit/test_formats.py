@@ -1,4 +1,4 @@
-"""Requests and answers in protobuf's JSON mapping, and texts that are no JSON request."""
+"""Requests and answers in protobuf's JSON mapping, and texts that are not JSON requests."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def read(text: str | bytes | None) -> tuple[int, str]:
 
 
 @given(sequences, payloads)
-def test_a_written_request_is_read_again(sequence: int, payload: str) -> None:
+def test_an_encoded_request_decodes_to_the_same_request(sequence: int, payload: str) -> None:
     for form in FORMATS.values():
         value = form.encode_request(sequence, payload)
-        if value:  # protobuf writes no bytes for a request of defaults
+        if value:  # protobuf encodes a request of default values as no bytes
             assert form.decode_request(value) == Request(sequence=sequence, payload=payload)
 
 
@@ -54,7 +54,7 @@ def test_a_written_request_is_read_again(sequence: int, payload: str) -> None:
         ('{"payload": "{\\"a\\": 1}"}', (0, '{"a": 1}')),
     ],
 )
-def test_an_object_of_request_fields_is_a_request(text: str, request_: tuple[int, str]) -> None:
+def test_a_json_object_of_request_fields_is_a_request(text: str, request_: tuple[int, str]) -> None:
     assert read(text) == request_
 
 
@@ -74,7 +74,7 @@ def test_an_object_of_request_fields_is_a_request(text: str, request_: tuple[int
         '{"a":' * 100_000,
     ],
 )
-def test_any_other_text_is_the_payload_as_a_whole(text: str) -> None:
+def test_any_other_text_is_the_whole_payload(text: str) -> None:
     assert read(text) == (0, text)
 
 
@@ -90,7 +90,7 @@ def test_any_other_text_is_the_payload_as_a_whole(text: str) -> None:
         (b'{"payload": "\\ud800"}', "not a Request"),
     ],
 )
-def test_what_cannot_be_a_request_is_malformed(value: bytes | None, reason: str) -> None:
+def test_a_value_that_cannot_be_a_request_is_malformed(value: bytes | None, reason: str) -> None:
     with pytest.raises(MalformedError, match=reason):
         JSON.decode_request(value)
 
@@ -110,7 +110,7 @@ def test_an_answer_is_the_same_in_both_formats() -> None:
     assert (answer.outcome, answer.result, answer.origin.offset) == (OK, b"\xff", 42)
 
 
-def test_an_answer_is_protobufs_json_mapping() -> None:
+def test_a_json_answer_follows_protobufs_json_mapping() -> None:
     fields = json.loads(an_answer("json"))
     assert (fields["isprocessed"], fields["outcome"], fields["result"]) == (True, "OK", "/w==")
     assert fields["origin"] == {"topic": "requests", "partition": 3, "offset": "42"}
@@ -118,8 +118,8 @@ def test_an_answer_is_protobufs_json_mapping() -> None:
     assert "error" not in fields
 
 
-def test_a_failure_says_that_it_is_not_processed() -> None:
-    """A reader of two fields finds both, although they have their default values."""
+def test_a_failed_answer_has_the_fields_sequence_and_isprocessed() -> None:
+    """A reader of only these two fields finds both, although they have their default values."""
     encoder = AnswerEncoder("worker-0", JSON.encode_response)
     value = encoder.unprocessed(Outcome(a_task(), Verdict.DROPPED), Failure("Cancelled", "by you"), "CANCELLED")
     fields = json.loads(value)
@@ -132,14 +132,14 @@ def test_a_reader_skips_fields_of_a_later_version() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"{", b'{"sequence": []}', b"{" * 100_000, b'{"a":' * 100_000])
-def test_what_is_no_answer_is_malformed(value: bytes | None) -> None:
+def test_a_value_that_is_not_an_answer_is_malformed(value: bytes | None) -> None:
     with pytest.raises(MalformedError):
         decode_answer(value)
 
 
 @given(st.binary())
-def test_bytes_that_begin_with_a_brace_are_no_answer_in_protobuf(rest: bytes) -> None:
-    """So a reader need not be told the format."""
+def test_bytes_that_begin_with_a_brace_are_never_a_protobuf_answer(rest: bytes) -> None:
+    """So a reader recognizes the format by the first byte."""
     try:
         decode_answer(b"{" + rest)
     except MalformedError:
@@ -147,10 +147,10 @@ def test_bytes_that_begin_with_a_brace_are_no_answer_in_protobuf(rest: bytes) ->
     json_format.Parse(b"{" + rest, Response(), ignore_unknown_fields=True)
 
 
-# -- where they are read
+# -- where the formats are used
 
 
-def test_a_child_process_reads_the_format_of_its_configuration() -> None:
+def test_a_child_process_decodes_requests_in_its_configured_format() -> None:
     seen: list[Any] = []
 
     def handler(request: Request, context: Context) -> None:
@@ -168,7 +168,7 @@ def test_a_child_process_reads_the_format_of_its_configuration() -> None:
     assert (outcome.verdict, seen) == (Verdict.OK, [("hello", ["next"])])
 
 
-def test_the_pipeline_refuses_what_it_cannot_read() -> None:
+def test_the_pipeline_refuses_the_json_format() -> None:
     environment = {
         "KAFKA_BOOTSTRAP_SERVER": "a:1",
         "KAFKA_REQUEST_TOPIC": "requests",
@@ -179,5 +179,5 @@ def test_the_pipeline_refuses_what_it_cannot_read() -> None:
         KafkaSettings.load(environment)
 
 
-def test_protobuf_is_unchanged() -> None:
+def test_the_protobuf_format_encodes_a_request_as_the_codec_does() -> None:
     assert FORMATS["protobuf"].encode_request(7, "a") == encode_request(7, "a")

@@ -1,4 +1,4 @@
-"""A consumer with an unanswered commit closes only when the coordinator is back. Nobody waits for that."""
+"""A consumer with an unanswered commit closes only when the coordinator is back. The client does not wait for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Unanswered:
 
 @pytest.mark.timeout(20)
 def test_a_commit_without_a_reply_does_not_wait_for_the_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And during a long outage there are never more than a few such consumers."""
+    """During a long outage at most ``MOST_CLOSING`` consumers without a reply exist."""
     monkeypatch.setattr(group_client, "SECONDS", 0.0)
     monkeypatch.setattr(group_client, "ck", SimpleNamespace(**vars(ck) | {"Consumer": Unanswered}))
     client: Any = ConfluentGroupClient({})
@@ -58,14 +58,14 @@ class Silent:
     closed = 0
 
     def __init__(self, _properties: object) -> None:
-        """As ``Admin``."""
+        """See ``Admin``."""
 
     def members(self, _group: str, _timeout: float) -> KafkaFailure:
-        """As ``Admin``."""
+        """See ``Admin``."""
         return NO_ANSWER
 
     def close(self) -> None:
-        """As ``Admin``."""
+        """See ``Admin``."""
         Silent.closed += 1
 
 
@@ -73,12 +73,12 @@ class Answering(Silent):
     """An administrator that gets replies."""
 
     def members(self, _group: str, _timeout: float) -> Any:
-        """As ``Admin``."""
+        """See ``Admin``."""
         return [SimpleNamespace(client_id="r0-0", partitions=frozenset())]
 
 
-def test_a_view_of_the_group_that_failed_is_requested_over_new_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An old client may not find the coordinator after an outage, and tasks of dead holders would wait for it."""
+def test_the_client_reconnects_after_a_failed_request_for_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old client may not find the coordinator after an outage. Then the tasks of dead holders would wait."""
     monkeypatch.setattr(group_client, "Admin", Silent)
     client = ConfluentGroupClient({})
     assert client.members("g") == NO_ANSWER
@@ -98,7 +98,7 @@ class Empty:
         Empty.made += 1
 
     def committed(self, places: list[ck.TopicPartition], _timeout: float) -> list[ck.TopicPartition]:
-        """As the client does when there is no offset."""
+        """Return the partitions without an offset, as the client does."""
         places[0].offset = ck.OFFSET_INVALID
         return places
 
@@ -116,7 +116,7 @@ def _empty_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("tasks", "most"), [(MOST_MARKS, MOST_MARKS), (MOST_MARKS + 1, 30), (100, 60)])
 @pytest.mark.usefixtures("_empty_groups")
 def test_marks_of_many_tasks_need_few_new_consumers(tasks: int, most: int) -> None:
-    """In ten rounds, of which each could have needed one per task."""
+    """Ten rounds read the mark of each task. Each round could need one new consumer per task."""
     Empty.back.set()
     client: Any = ConfluentGroupClient({})
     for number in range(10):
@@ -154,10 +154,10 @@ class Lost:
         raise ck.KafkaException(ck.KafkaError(ck.KafkaError._TIMED_OUT))
 
     def close(self) -> None:
-        """At once."""
+        """Close without waiting."""
 
 
-def test_an_offset_that_could_not_be_read_is_read_by_a_new_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_consumer_reads_an_offset_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_client, "ck", SimpleNamespace(**vars(ck) | {"Consumer": Lost}))
     client: Any = ConfluentGroupClient({})
     for made in (1, 2):

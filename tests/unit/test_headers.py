@@ -1,4 +1,4 @@
-"""Headers that a producer should not have written."""
+"""Headers whose names are not UTF-8."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from worker.headers import UNREADABLE
 from worker.kafka.records import RecordReader
 
 LIMIT = 20.0  # seconds
-COUNT = 300  # so that the interpreter has optimized the call
+COUNT = 300  # enough that the interpreter has optimized the call
 
 
-def test_a_name_that_is_not_utf_8_is_marked() -> None:
-    """The client raises an error for it, and the next records are read all the same."""
+def test_a_header_name_that_is_not_utf_8_is_marked_as_unreadable() -> None:
+    """The client raises an error for such a record. The records after it are read."""
     with contextlib.closing(MockCluster()) as cluster:
         cluster.append(b"caf\xe9" if number in (1, COUNT - 2) else b"name" for number in range(COUNT))
         records = read(cluster, COUNT)

@@ -18,7 +18,7 @@ _FATAL = ck.KafkaError._FATAL
 
 
 class Client:
-    """Counts subscriptions. ``failed`` is what its thread has failed of."""
+    """A client that records the times of its subscriptions. ``failed`` is the error that ended its thread."""
 
     def __init__(self, watch: Watch) -> None:
         self.subscribed_at: list[float] = []
@@ -60,8 +60,10 @@ def member(watch: Watch, protocol: str) -> tuple[ConfluentConsumer, Client]:
 
 @pytest.mark.parametrize("timeout", [0.0, 0.25])
 @pytest.mark.parametrize(("protocol", "expected"), [("consumer", 11), ("classic", 1)])
-def test_it_sends_one_every_second(watch: Watch, protocol: str, timeout: float, expected: int) -> None:
-    """Whether it waits for records or runs a long task. A classic member would join again, so it does not."""
+def test_a_member_sends_a_heartbeat_every_second_under_the_consumer_protocol(
+    watch: Watch, protocol: str, timeout: float, expected: int
+) -> None:
+    """It waits for records or runs a long task. A classic member would join again, so it subscribes only once."""
     consumer, client = member(watch, protocol)
     consumer.poll(1, timeout)
     assert client.subscribed_at == [], "it has no topics yet"
@@ -72,8 +74,8 @@ def test_it_sends_one_every_second(watch: Watch, protocol: str, timeout: float, 
     assert len(client.subscribed_at) == expected
 
 
-def test_a_client_that_has_failed_says_why(watch: Watch) -> None:
-    """The subscription only says that it has failed, before the client has called back."""
+def test_the_error_of_a_failed_client_names_the_cause(watch: Watch) -> None:
+    """The subscription says only that the client has failed. The client's error callback gives the cause later."""
     consumer, client = member(watch, "consumer")
     consumer.subscribe(["t"], Recorder(), Recorder())
     watch.sleep(1.0)

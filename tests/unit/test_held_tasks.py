@@ -1,4 +1,4 @@
-"""A failed task that came with its partition starts only when a commit has recorded its next start."""
+"""A failed task of a newly assigned partition starts only after a commit has recorded its next start."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOW = 100.0
 
 
 @pytest.mark.parametrize("by_key", [True, False], ids=["key", "unordered"])
-def test_a_held_task_does_not_start_with_the_first(by_key: bool) -> None:
-    """If the process died of it, nobody would be charged: the group's metadata still say that it waits."""
+def test_a_held_task_and_the_tasks_after_it_wait(by_key: bool) -> None:
+    """The commit metadata still say that the task waits. If it crashed the process, no attempt would be counted."""
     queue = KeyedQueue(by_key=by_key)
     for offset in range(3):
         queue.push(a_task(offset=offset))

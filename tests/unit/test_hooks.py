@@ -1,4 +1,4 @@
-"""What a handler's module does once per process."""
+"""The hooks of a handler's module, which run once per process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import types
 
 import pytest
+from structlog.testing import capture_logs
 
 from worker.errors import HandlerError
 from worker.handlers import hooks
@@ -24,7 +25,7 @@ def test_a_module_needs_no_hooks(module: types.ModuleType) -> None:
     hooks.tear_down("with_hooks:handle")
 
 
-def test_both_are_called(module: types.ModuleType) -> None:
+def test_both_hooks_are_called(module: types.ModuleType) -> None:
     calls: list[str] = []
     vars(module)["worker_process_init"] = lambda: calls.append("init")
     vars(module)["worker_process_shutdown"] = lambda: calls.append("shutdown")
@@ -33,7 +34,7 @@ def test_both_are_called(module: types.ModuleType) -> None:
     assert calls == ["init", "shutdown"]
 
 
-def test_a_set_up_that_fails_is_one_line_for_the_user(module: types.ModuleType) -> None:
+def test_the_error_of_a_failed_set_up_names_the_hook_and_the_cause(module: types.ModuleType) -> None:
     def fail() -> None:
         raise OSError("no disk")
 
@@ -45,4 +46,6 @@ def test_a_set_up_that_fails_is_one_line_for_the_user(module: types.ModuleType) 
 def test_a_tear_down_that_fails_is_logged(module: types.ModuleType) -> None:
     """The process ends anyway."""
     vars(module)["worker_process_shutdown"] = lambda: 1 / 0
-    hooks.tear_down("with_hooks:handle")
+    with capture_logs() as lines:
+        hooks.tear_down("with_hooks:handle")
+    assert [line["event"] for line in lines] == ["handler.shutdown_failed"]

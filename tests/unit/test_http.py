@@ -1,4 +1,4 @@
-"""What the operations endpoints say, from made-up readings; and the server, once, over a real socket."""
+"""The responses of the operations endpoints for made-up readings, and the server over a real socket."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SNAPSHOT: dict[str, Any] = {
 def reading(
     slot: int = 0, state: State = State.RUNNING, snapshot: dict[str, Any] | None = None, **changes: Any
 ) -> Reading:
-    """A slot with a process in it."""
+    """Return the reading of a slot with a process."""
     snapshot = SNAPSHOT if snapshot is None else snapshot
     totals = add(NOTHING, snapshot)
     one = Reading(slot, 100 + slot, Stamp(9, 0, state, 2, 100 + slot), Usage(1.5, 64_000_000), snapshot, totals, {})
@@ -43,7 +43,7 @@ def reading(
 
 
 def empty(slot: int = 0, **changes: Any) -> Reading:
-    """A slot whose process has ended."""
+    """Return the reading of a slot whose process has ended."""
     return reading(slot, State.NEW, {}, pid=None, stamp=Stamp(0, 0, 0, 0, 0), usage=Usage(0.0, 0), **changes)
 
 
@@ -65,7 +65,7 @@ def status() -> ReplicaStatus:
 
 
 def samples(status: ReplicaStatus) -> dict[tuple[str, ...], float]:
-    """What ``/metrics`` says, by name, slot and further label."""
+    """Return the samples of ``/metrics``, keyed by name, slot and further label."""
     families = text_string_to_metric_families(Endpoints(status).respond("/metrics").body.decode())
     rows = [row for family in families for row in family.samples]
     return {
@@ -76,14 +76,14 @@ def samples(status: ReplicaStatus) -> dict[tuple[str, ...], float]:
 # -- live and ready
 
 
-def test_it_is_live_while_the_loop_turns(status: ReplicaStatus) -> None:
+def test_a_replica_is_live_while_its_loop_turns(status: ReplicaStatus) -> None:
     endpoints = Endpoints(status)
     assert endpoints.respond("/livez").status == 200
     status.turned -= LIVE_SECONDS
     assert endpoints.respond("/livez").status == 503
 
 
-def test_it_is_live_but_not_ready_before_the_broker_was_asked() -> None:
+def test_a_replica_is_live_but_not_ready_before_it_has_a_process() -> None:
     endpoints = Endpoints(ReplicaStatus())
     assert endpoints.respond("/livez").status == 200
     assert endpoints.respond("/readyz").status == 503
@@ -101,14 +101,14 @@ def test_it_is_live_but_not_ready_before_the_broker_was_asked() -> None:
         (Phase.CANCEL, [reading(0)], "draining"),
     ],
 )
-def test_it_is_ready_when_some_process_may_start_tasks(
+def test_a_replica_is_ready_when_a_process_may_start_tasks(
     phase: Phase, readings: list[Reading], reason: str | None
 ) -> None:
     said = why_not_ready(phase, readings)
     assert said is None if reason is None else said is not None and said.startswith(reason)
 
 
-def test_readiness_is_a_status_with_a_reason(status: ReplicaStatus) -> None:
+def test_readyz_responds_with_a_status_and_a_reason(status: ReplicaStatus) -> None:
     endpoints = Endpoints(status)
     assert endpoints.respond("/readyz").status == 200
     status.phase = Phase.DRAIN
@@ -143,7 +143,7 @@ def test_a_process_is_described_with_its_task_and_its_queues() -> None:
     }
 
 
-def test_a_process_that_has_said_nothing_yet_is_new() -> None:
+def test_a_process_without_a_snapshot_is_new() -> None:
     said = describe(reading(0, State.NEW, {}), now=0.0)
     assert (said["state"], said["task"], said["queued"]) == ("new", None, 0)
 
@@ -183,7 +183,7 @@ def test_histograms_are_cumulative(status: ReplicaStatus) -> None:
     assert shown["worker_run_seconds_sum", "0"] == 99.5
 
 
-def test_the_supervisors_own_metrics_are_there(status: ReplicaStatus) -> None:
+def test_the_metrics_of_the_supervisor_are_exported(status: ReplicaStatus) -> None:
     shown = samples(status)
     assert shown["worker_processes",] == 1
     assert (shown["worker_process_up", "0"], shown["worker_process_up", "1"]) == (1, 0)
@@ -210,14 +210,14 @@ def test_totals_add_numbers_labels_and_histograms() -> None:
     both = add(first, {"counters": {"a": 2, "b": {"x": 1, "y": 1}, "c": 1}, "histograms": {"h": [1, 1, 0.5]}})
     assert both["counters"] == {"a": 3, "b": {"x": 2, "y": 1}, "c": 1}
     assert both["histograms"] == {"h": [2, 1, 1.0]}
-    assert first["counters"] == {"a": 1, "b": {"x": 1}}  # a reader may hold it
+    assert first["counters"] == {"a": 1, "b": {"x": 1}}  # unchanged, because a reader may use it
     assert add(both, {}) == both
 
 
 # -- the server
 
 
-def test_the_server_answers_and_survives_nonsense(status: ReplicaStatus) -> None:
+def test_the_server_responds_and_survives_malformed_requests(status: ReplicaStatus) -> None:
     with serving(status, free_port()) as port:
         assert b"400" in _send(port, b"\x00\xff nonsense")
         assert _send(port, b"POST /livez HTTP/1.0").startswith(b"HTTP/1.0 501 ")
@@ -228,20 +228,20 @@ def test_the_server_answers_and_survives_nonsense(status: ReplicaStatus) -> None
         assert head.endswith(b"Content-Length: 19\r\n\r\n")
 
 
-def test_a_port_in_use_is_the_users_to_mend(status: ReplicaStatus) -> None:
+def test_a_port_in_use_is_a_settings_error(status: ReplicaStatus) -> None:
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SettingsError, match=f"WORKER_HTTP_PORT={port} cannot be used"), serving(status, port):
             pass
 
 
-def test_port_0_serves_nothing(status: ReplicaStatus) -> None:
+def test_port_0_turns_the_server_off(status: ReplicaStatus) -> None:
     with serving(status, 0) as port:
         assert port == 0
 
 
 def _send(port: int, line: bytes) -> bytes:
-    """All that is answered to a request of this one line."""
+    """Send a request of one line, and return the whole response."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection, connection.makefile("rb") as answer:
         connection.sendall(line + b"\r\n\r\n")
         return answer.read()

@@ -1,4 +1,4 @@
-"""Names of replicas: each one's own on this machine, and free when its owner has ended."""
+"""Names of replicas: unique on this machine, and free again when the replica has ended."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def group() -> str:
     return f"g-{uuid.uuid4().hex}"
 
 
-def test_the_name_that_was_wanted(group: str) -> None:
+def test_a_replica_gets_its_configured_name(group: str) -> None:
     with claimed(group, "alpha") as name:
         assert name == "alpha"
 
 
-def test_a_name_has_one_owner(group: str) -> None:
+def test_a_name_in_use_is_refused(group: str) -> None:
     with (
         claimed(group, "alpha"),
         pytest.raises(SettingsError, match=f"WORKER_REPLICA='alpha'.*{group}"),
@@ -38,7 +38,7 @@ def test_a_name_has_one_owner(group: str) -> None:
         pass
 
 
-def test_a_name_is_free_when_its_owner_is_through(group: str) -> None:
+def test_a_name_is_free_after_its_replica_has_ended(group: str) -> None:
     for _ in range(2):
         with claimed(group, "alpha"):
             pass
@@ -48,12 +48,12 @@ def test_a_name_is_free_when_its_owner_is_through(group: str) -> None:
         assert name == "alpha"
 
 
-def test_groups_and_names_are_their_own(group: str) -> None:
+def test_another_name_and_the_same_name_in_another_group_are_free(group: str) -> None:
     with claimed(group, "alpha"), claimed(group, "beta") as beta, claimed(f"{group}x", "alpha") as alpha:
         assert (beta, alpha) == ("beta", "alpha")
 
 
-def test_without_a_wish_it_is_the_host_and_a_number(group: str) -> None:
+def test_the_default_name_is_the_host_name_with_a_number_if_it_is_taken(group: str) -> None:
     with claimed(group, "") as first, claimed(group, "") as second:
         assert (first, second) == (HOST, f"{HOST}.1")
         with claimed(group, "") as third:
@@ -63,8 +63,8 @@ def test_without_a_wish_it_is_the_host_and_a_number(group: str) -> None:
 
 
 @pytest.mark.parametrize("character", ["g", "\u00fc", "\u2603"])
-def test_long_groups_have_names_too(group: str, character: str) -> None:
-    """The kernel takes 107 bytes; a group may have more characters, and each of them several bytes."""
+def test_replicas_get_names_in_a_group_with_a_long_name(group: str, character: str) -> None:
+    """The kernel allows 107 bytes. A group may have more characters, with several bytes each."""
     long = f"{character * 200}{group}"
     with claimed(long, "alpha"), claimed(long, "beta") as beta, claimed(f"{long}2", "alpha") as other:
         assert (beta, other) == ("beta", "alpha")
@@ -74,7 +74,7 @@ def test_long_groups_have_names_too(group: str, character: str) -> None:
         assert (first, second) == (HOST, f"{HOST}.1")
 
 
-def test_a_killed_owner_keeps_nothing(group: str) -> None:
+def test_the_name_of_a_killed_replica_is_free(group: str) -> None:
     code = (
         f"from worker.supervisor.identity import claimed\nwith claimed({group!r}, 'alpha'): print(flush=True); input()"
     )

@@ -1,4 +1,4 @@
-"""Imports point one way, and what is special is known in one place only."""
+"""Packages import each other in one direction only, and some libraries are imported in one place only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAYERS = {
     "state": {"kafka", "core"},
     "core": set(),
 }
-# Of the standard library, what only knows values.
+# The modules of the standard library that only handle values.
 PURE = {
     *(
         "__future__",
@@ -55,13 +55,13 @@ def name(file: Path) -> str:
 
 
 def package(module: str) -> str:
-    """``worker.kafka.ports`` is of ``kafka``, ``worker.codec`` of no package: its own name stands for it."""
+    """Return the package of a module, or its name if it is in no package: ``kafka`` or ``codec``."""
     return module.split(".")[1] if "." in module else ""
 
 
 @functools.cache
 def imports(file: Path) -> tuple[str, ...]:
-    """Every module that the file imports, also inside functions and for annotations only."""
+    """Return every module that the file imports, also inside functions and for annotations only."""
     found: list[str] = []
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -79,8 +79,8 @@ def test_every_package_has_its_layer() -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_imports_only_what_is_behind_it(layer: str) -> None:
-    """``cli → supervisor → process → {executors → handlers → stores, kafka} → core``, annotations included."""
+def test_a_layer_imports_only_the_layers_that_its_line_allows(layer: str) -> None:
+    """The order: ``cli → supervisor → process → {executors → handlers → stores, kafka} → core``. Annotations count."""
     wrong = [
         f"{name(file)} imports {module}"
         for file in FILES
@@ -91,8 +91,8 @@ def test_a_layer_imports_only_what_is_behind_it(layer: str) -> None:
     assert wrong == []
 
 
-def test_the_core_knows_values_only() -> None:
-    """No clock, thread, file, socket or log: ``now`` is passed in. Errors are values too."""
+def test_the_core_imports_only_modules_that_handle_values() -> None:
+    """The core uses no clock, thread, file, socket or log. ``now`` is an argument. Errors are values too."""
     wrong = [
         f"{name(file)} imports {module}"
         for file in FILES
@@ -114,8 +114,8 @@ def test_the_core_knows_values_only() -> None:
         ("worker.pb", ("worker/codec.py", "worker/state/records.py")),
     ],
 )
-def test_a_library_is_known_in_one_place(library: str, places: tuple[str, ...]) -> None:
-    """So that it can be replaced there, and a test can go without it."""
+def test_a_library_is_imported_only_in_its_place(library: str, places: tuple[str, ...]) -> None:
+    """So a library can be replaced there, and a test can do without it."""
     wrong = [
         f"{name(file)} imports {module}"
         for file in FILES
@@ -125,7 +125,7 @@ def test_a_library_is_known_in_one_place(library: str, places: tuple[str, ...]) 
     assert wrong == []
 
 
-def test_nobody_reaches_into_the_command_line_or_the_tests() -> None:
+def test_the_worker_imports_no_tests_pipeline_benchmarks_or_examples() -> None:
     wrong = [
         f"{name(file)} imports {module}"
         for file in FILES
@@ -141,13 +141,13 @@ PACKAGES = ("benchmarks", "chaos", "examples", "pipeline", "worker")
 
 
 def module_name(file: Path) -> str:
-    """The dotted name of a file of this repository."""
+    """Return the dotted name of a file of this repository."""
     parts = file.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def at_module_level(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """The imports outside of functions, those under ``TYPE_CHECKING`` included."""
+    """Yield the imports outside of functions, including those under ``TYPE_CHECKING``."""
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
@@ -156,7 +156,7 @@ def at_module_level(nodes: Iterable[ast.AST]) -> Iterator[ast.Import | ast.Impor
 
 
 def imported(node: ast.Import | ast.ImportFrom, known: Collection[str]) -> set[str]:
-    """The known modules that a statement imports. ``from chaos import plan`` imports chaos.plan."""
+    """Return the known modules that a statement imports. ``from chaos import plan`` imports chaos.plan."""
     if isinstance(node, ast.Import):
         return {alias.name for alias in node.names} & set(known)
     package = node.module or ""
@@ -165,7 +165,7 @@ def imported(node: ast.Import | ast.ImportFrom, known: Collection[str]) -> set[s
 
 
 def arrows(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
-    """For each module of these packages those that it imports."""
+    """Return the modules that each module of these packages imports."""
     files = {module_name(file): file for package in packages for file in (root / package).rglob("*.py")}
     return {
         name: {one for node in at_module_level([ast.parse(file.read_text())]) for one in imported(node, files)} - {name}
@@ -174,7 +174,7 @@ def arrows(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """The groups of modules that import each other, directly or not."""
+    """Return the groups of modules that import each other, directly or indirectly."""
 
     def reached(begin: str) -> set[str]:
         seen: set[str] = set()
@@ -200,13 +200,13 @@ def all_arrows() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_there_are_no_circles(package: str) -> None:
-    """So that a file can be read, tested and moved without the ones that use it. Annotations count."""
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    """So a module can be read, tested and moved without the modules that use it. Annotations count."""
     found = [circle for circle in circles(all_arrows()) if any(one.split(".")[0] == package for one in circle)]
     assert found == []
 
 
-def test_the_suites_do_not_import_the_tests() -> None:
+def test_benchmarks_chaos_and_examples_do_not_import_the_tests() -> None:
     wrong = [
         f"{name(file)} imports {module}"
         for package in ("benchmarks", "chaos", "examples")

@@ -1,4 +1,4 @@
-"""What ``worker doctor`` says of child processes and the container's memory."""
+"""The checks of ``worker doctor`` for child processes and the container's memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ MIB = 1 << 20
         (1024, 4, 300, False, Verdict.WARN, "4 tasks of WORKER_TASK_MEMORY may use 1320 MiB"),
     ],
 )
-def test_memory(limit: int, children: int, task_memory: int, verdict: Verdict, said: str, *, together: bool) -> None:
+def test_doctor_compares_the_memory_of_the_tasks_with_the_containers_limit(
+    limit: int, children: int, task_memory: int, verdict: Verdict, said: str, *, together: bool
+) -> None:
     check = memory(limit * MIB, 2, children, task_memory * MIB, kills_together=together)
     assert check.verdict is verdict
     assert said in check.text
 
 
 def in_group(folder: Path, **files: str) -> tuple[Path, Path]:
-    """The membership file, and the root with one group below it that has these files."""
+    """Return the membership file, and the root with one group below it that has these files."""
     (folder / "memory" / "box").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / "memory" / "box" / name.replace("__", ".")).write_text(text)
@@ -42,15 +44,15 @@ def in_group(folder: Path, **files: str) -> tuple[Path, Path]:
     return membership, folder
 
 
-def test_the_limit_of_version_1(tmp_path: Path) -> None:
-    """A group above it may have none, which is a very large number."""
+def test_the_memory_limit_of_cgroup_version_1_is_read(tmp_path: Path) -> None:
+    """The group above has no limit, which the kernel shows as a very large number."""
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
     assert cgroup.memory_limit(*in_group(tmp_path, memory__limit_in_bytes="1048576\n")) == 1048576
 
 
-def test_the_limits_of_version_2(tmp_path: Path) -> None:
-    """The least of all groups, and whether one of them is killed as a whole."""
+def test_the_lowest_memory_limit_of_cgroup_version_2_counts(tmp_path: Path) -> None:
+    """The limits of the groups above count too. ``memory.oom.group`` says that the kernel kills a group as a whole."""
     (tmp_path / "pod" / "box").mkdir(parents=True)
     (tmp_path / "pod" / "memory.max").write_text("5000\n")
     (tmp_path / "pod" / "box" / "memory.max").write_text("max\n")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_the_log_says_once_a_minute_that_the_name_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It tries every second, for as long as the session of the previous process lasts."""
+    """The member tries to join every second while the session of the previous process lasts."""
     watch, pause = Watch(), RejoinPause()
     monkeypatch.setattr(join_errors, "time", SimpleNamespace(monotonic=watch.time, sleep=watch.sleep))
     begun = watch.time()

@@ -24,7 +24,7 @@ IAM = [
 ]
 
 
-def test_a_property_goes_to_both_clients_or_to_the_one_that_is_named() -> None:
+def test_a_property_goes_to_both_clients_or_to_the_named_one() -> None:
     given = [("client.rack", "a"), ("java.client.dns.lookup", "x"), ("librdkafka.security.protocol", "ssl")]
     kafka = KafkaSettings.load({**KAFKA, "KAFKA_CONFIG_SASL_MECHANISM": ""}).with_options(given)
     sent = kafka.client_properties()
@@ -58,7 +58,7 @@ def test_javas_clients_may_have_another_listener() -> None:
         ("sasl.oauthbearer.config", "does not reach Spark's client"),
     ],
 )
-def test_what_would_secure_only_one_client_is_refused(name: str, way_out: str) -> None:
+def test_a_property_that_secures_only_one_client_is_refused(name: str, way_out: str) -> None:
     with pytest.raises(SettingsError, match=f"--kafka-option {name} {way_out}"):
         client_options([(name, "secret")])
 
@@ -66,11 +66,11 @@ def test_what_would_secure_only_one_client_is_refused(name: str, way_out: str) -
 @pytest.mark.parametrize(
     "name", ["ssl.ca.location", "sasl.password", "ssl.keystore.location", "librdkafka.ssl.crl.pem"]
 )
-def test_what_secures_both_clients_or_a_named_one_is_accepted(name: str) -> None:
+def test_a_property_that_secures_both_clients_or_a_named_one_is_accepted(name: str) -> None:
     client_options([(name, "x")])
 
 
-def test_a_mechanism_of_the_users_has_the_users_login_module() -> None:
+def test_the_users_mechanism_gets_the_users_login_module() -> None:
     kafka = KafkaSettings.load(KAFKA).with_options(IAM)
     assert kafka.client_properties()["sasl.mechanism"] == "OAUTHBEARER", "librdkafka knows no other"
     found = java_properties(kafka.java_given(), kafka.java)
@@ -78,13 +78,13 @@ def test_a_mechanism_of_the_users_has_the_users_login_module() -> None:
     assert "IAMLoginModule" not in repr(kafka)
 
 
-def test_a_mechanism_without_its_login_module_is_an_error_that_says_how_to_give_one() -> None:
+def test_the_error_for_a_mechanism_without_a_login_module_says_how_to_set_one() -> None:
     kafka = KafkaSettings.load(KAFKA).with_options(IAM[:1])
     with pytest.raises(SettingsError, match=r"AWS_MSK_IAM.*java\.sasl\.jaas\.config="):
         java_properties(kafka.java_given(), kafka.java)
 
 
 @pytest.mark.parametrize("name", ["isolation.level", "java.isolation.level", "java.group.id", "transactional.id"])
-def test_what_the_pipeline_sets_itself_is_refused(name: str) -> None:
+def test_a_property_that_the_pipeline_sets_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=f"--kafka-option {name} cannot be set: "):
         client_options([(name, "x")])

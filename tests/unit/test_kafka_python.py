@@ -1,4 +1,4 @@
-"""kafka-python's options from librdkafka's properties: the same security, or none at all."""
+"""Options of kafka-python from librdkafka's properties: the same security, or an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REACH = {"bootstrap.servers": "a:1, SASL_SSL://b:2,[::1]:3", "client.id": "host-
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate and its key, encrypted with the password ``secret``."""
+    """Return a certificate and its key, which is encrypted with the password ``secret``."""
     folder = tmp_path_factory.mktemp("tls")
     made, key = folder / "certificate.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-days", "2", "-subj", "/CN=x"]
@@ -26,7 +26,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return made, key
 
 
-def test_plaintext() -> None:
+def test_plaintext_properties_are_converted() -> None:
     assert options(REACH) == {
         "bootstrap_servers": ["a:1", "b:2", "[::1]:3"],
         "client_id": "host-0",
@@ -35,7 +35,7 @@ def test_plaintext() -> None:
 
 
 @pytest.mark.parametrize("name", ["sasl.mechanism", "sasl.mechanisms"])
-def test_a_password(name: str) -> None:
+def test_a_user_name_and_a_password_are_converted(name: str) -> None:
     login = {"sasl.username": "me", "sasl.password": "tr0ub4dor", name: "SCRAM-SHA-256"}
     found = options(REACH | {"security.protocol": "sasl_plaintext"} | login)
 
@@ -52,12 +52,12 @@ def test_a_password(name: str) -> None:
         ({"security.protocol": "ssl", "ssl.keystore.location": "/x.p12"}, "ssl.keystore.location"),
     ],
 )
-def test_what_cannot_be_done_alike_is_not_done(given: dict[str, str], named: str) -> None:
+def test_a_property_without_an_equivalent_is_an_error(given: dict[str, str], named: str) -> None:
     with pytest.raises(UnsupportedError, match=named):
         options(REACH | given)
 
 
-def test_certificates_are_verified_unless_the_user_has_said_otherwise() -> None:
+def test_certificates_are_verified_unless_the_user_turns_it_off() -> None:
     secure = REACH | {"security.protocol": "ssl"}
     names_only = options(secure | {"ssl.endpoint.identification.algorithm": "none"})["ssl_context"]
     nothing = options(secure | {"enable.ssl.certificate.verification": "false"})["ssl_context"]
@@ -69,7 +69,7 @@ def test_certificates_are_verified_unless_the_user_has_said_otherwise() -> None:
 
 
 def test_authorities_come_from_a_file_a_folder_or_a_text(certificate: tuple[Path, Path]) -> None:
-    """The given ones only: not the system's beside them."""
+    """Only these authorities are trusted, not the system's."""
     made, _ = certificate
     secure = REACH | {"security.protocol": "ssl"}
     of_file = options(secure | {"ssl.ca.location": str(made)})["ssl_context"]
@@ -80,8 +80,8 @@ def test_authorities_come_from_a_file_a_folder_or_a_text(certificate: tuple[Path
 
 
 @pytest.mark.parametrize("as_text", [False, True])
-def test_a_certificate_of_the_client(certificate: tuple[Path, Path], as_text: bool) -> None:
-    """Is loaded with its key, whose password is used."""
+def test_the_clients_certificate_is_loaded(certificate: tuple[Path, Path], as_text: bool) -> None:
+    """The key is loaded too, and its password decrypts it."""
     made, key = certificate
     given = {"ssl.certificate.location": str(made), "ssl.key.location": str(key)}
     if as_text:
@@ -93,7 +93,7 @@ def test_a_certificate_of_the_client(certificate: tuple[Path, Path], as_text: bo
         options(secure | {"ssl.key.password": "wrong"})
 
 
-def test_revoked_certificates_and_ciphers(certificate: tuple[Path, Path]) -> None:
+def test_a_revocation_list_and_cipher_suites_are_applied(certificate: tuple[Path, Path]) -> None:
     made, _ = certificate
     secure = REACH | {"security.protocol": "ssl", "ssl.ca.location": str(made)}
     context = options(secure | {"ssl.crl.location": str(made), "ssl.cipher.suites": "ECDHE+AESGCM"})["ssl_context"]

@@ -1,4 +1,4 @@
-"""What the tables of a lake are called, and which formats are safe where. No Spark here."""
+"""The names of the tables of a lake, and the table formats that are safe in a place. Without Spark."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ def lake(where: str, table_format: TableFormat = "parquet", files: str | None = 
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta"])
-def test_tables_of_a_folder_are_folders(table_format: TableFormat) -> None:
+def test_the_tables_of_a_folder_are_folders(table_format: TableFormat) -> None:
     table = lake("/data/lake", table_format).table("manifest")
     assert table.name == table.folder == "/data/lake/manifest/job=tuesday"
     assert not table.in_catalog
 
 
-def test_iceberg_finds_the_tables_of_a_folder_by_names_of_the_same_form() -> None:
+def test_an_iceberg_table_of_a_folder_is_named_after_its_subfolder() -> None:
     table = lake("/data/lake", "iceberg").table("bronze", "topic=acks")
     assert table.name == "pipeline_lake.`bronze`.`topic=acks`"
     assert table.folder == "/data/lake/bronze/topic=acks"
 
 
-def test_tables_of_a_catalog_have_names_and_their_files_a_folder() -> None:
+def test_the_tables_of_a_catalog_have_names_and_a_folder_for_their_files() -> None:
     common = lake("lakehouse.jobs", "iceberg", "s3a://b/jobs")
     assert common.table("bronze", "topic=a-b.c") == (
         "lakehouse.jobs.`bronze_a-b.c`",
@@ -50,7 +50,9 @@ def test_tables_of_a_catalog_have_names_and_their_files_a_folder() -> None:
         ("lakehouse.jobs", "parquet", "--table-format delta or iceberg"),
     ],
 )
-def test_what_is_not_safe_is_refused_with_a_way_out(where: str, table_format: TableFormat, way_out: str) -> None:
+def test_the_error_for_an_unsafe_table_format_names_a_safe_alternative(
+    where: str, table_format: TableFormat, way_out: str
+) -> None:
     with pytest.raises(SettingsError, match=way_out):
         lake(where, table_format)
 

@@ -1,4 +1,4 @@
-"""Leaving in a dead member's name without a broker: what is not tried, what is reported, and when it ends."""
+"""Leaving the group in the name of a dead member, without a broker: members that stay, failures and the time limit."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_nothing_is_sent_without_a_member_id_or_for_a_static_member_of_classic(
         ({"security.protocol": "ssl", "ssl.ca.location": "/none"}, "No such file"),
     ],
 )
-def test_a_failure_is_one_event_and_no_exception(given: dict[str, str], reason: str) -> None:
+def test_a_failure_to_leave_is_logged_and_raises_no_exception(given: dict[str, str], reason: str) -> None:
     with structlog.testing.capture_logs() as events:
         leave_group(REACH | given, "group", "consumer", "member", None)
 
@@ -49,7 +49,7 @@ def test_a_failure_is_one_event_and_no_exception(given: dict[str, str], reason: 
     assert reason in event["reason"]
 
 
-def test_its_process_ends_even_if_the_client_hangs() -> None:
+def test_the_leaving_process_ends_even_if_its_client_hangs() -> None:
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", HANGING], check=False)
 

@@ -1,4 +1,4 @@
-"""Slow or stuck."""
+"""The difference between a slow process and a stuck one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Process:
         self.now = 1000.0
 
     def run(self, seconds: int, *, turning: bool, share: float) -> list[Ok | Slow | Stuck]:
-        """The verdicts while it behaves so, checked once a second."""
+        """Return the verdicts of one check per second while the process behaves as given."""
         verdicts = []
         for _ in range(seconds):
             self.now += 1
@@ -31,53 +31,53 @@ class Process:
 
 @pytest.fixture
 def process() -> Process:
-    """A process that has turned for a while."""
+    """Return a process whose loop has turned for a while."""
     process = Process()
     process.run(5, turning=True, share=0.5)
     return process
 
 
-def test_one_that_turns_is_fine_though_it_uses_no_cpu(process: Process) -> None:
+def test_a_process_whose_loop_turns_is_ok_without_cpu_use(process: Process) -> None:
     assert set(process.run(100, turning=True, share=0.0)) == {Ok()}
 
 
-def test_one_that_neither_turns_nor_uses_cpu_is_stuck(process: Process) -> None:
+def test_a_process_whose_loop_does_not_turn_is_stuck_without_cpu_use(process: Process) -> None:
     assert process.run(10, turning=False, share=0.0) == [Ok()] * 9 + [Stuck(10.0)]
 
 
-def test_one_that_uses_cpu_stays_slow(process: Process) -> None:
-    """Reported once per window."""
+def test_a_process_whose_loop_does_not_turn_is_slow_while_it_uses_cpu(process: Process) -> None:
+    """The check reports this once per window."""
     verdicts = [verdict for verdict in process.run(35, turning=False, share=0.06) if verdict != Ok()]
     assert verdicts == [Slow(10.0), Slow(20.0), Slow(30.0)]
 
 
-def test_heartbeats_of_the_client_are_no_work(process: Process) -> None:
+def test_the_cpu_use_of_heartbeats_does_not_count_as_work(process: Process) -> None:
     assert Stuck(10.0) in process.run(10, turning=False, share=0.04)
 
 
-def test_work_done_before_does_not_excuse_for_long(process: Process) -> None:
+def test_cpu_use_in_an_earlier_window_does_not_count(process: Process) -> None:
     process.run(10, turning=False, share=1.0)
     assert process.run(10, turning=False, share=0.0)[-1] == Stuck(20.0)
 
 
-def test_a_turn_starts_the_count_again(process: Process) -> None:
+def test_a_turn_of_the_loop_restarts_the_count(process: Process) -> None:
     process.run(9, turning=False, share=0.0)
     process.run(1, turning=True, share=0.0)
     assert set(process.run(9, turning=False, share=0.0)) == {Ok()}
 
 
-def test_an_import_has_longer(process: Process) -> None:
-    """It may fetch a model over a slow network; after that it counts as stuck too."""
+def test_an_import_has_a_longer_limit(process: Process) -> None:
+    """An import may download a model over a slow network. After the longer limit the process counts as stuck too."""
     process = Process()
     assert process.run(31, turning=False, share=0.0) == [Ok()] * 30 + [Stuck(30.0)]
 
 
-def test_a_heavy_import_is_slow(process: Process) -> None:
+def test_an_import_that_uses_cpu_is_slow(process: Process) -> None:
     process = Process()
     assert process.run(31, turning=False, share=0.9)[-1] == Slow(30.0)
 
 
-def test_time_in_which_the_whole_container_was_frozen_does_not_count(process: Process) -> None:
-    """The clock has gone on, but there was no check in between."""
+def test_time_in_which_the_whole_container_is_frozen_does_not_count(process: Process) -> None:
+    """The clock advances, but there is no check in that time."""
     process.now += 3600
     assert process.run(7, turning=False, share=0.0) == [Ok()] * 7

@@ -1,4 +1,4 @@
-"""Finding the handler: one line that names the user's own file and line when something is wrong with it."""
+"""Loading of the handler. An error is one line that names the file and line of the user's code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a module into the current directory; gives its name."""
+    """Yield a function that writes a module into the current directory and returns its name."""
     with writing_modules(tmp_path, monkeypatch, "users_handler") as write:
         yield write
 
@@ -63,10 +63,10 @@ bound = functools.partial(with_options, model="bound")
         ("bound", {"depth": 2}, "bound"),
     ],
 )
-def test_whatever_can_be_called_with_request_and_context_is_a_handler(
+def test_a_callable_that_takes_a_request_and_a_context_is_a_handler(
     module: Write, attribute: str, kwargs: dict[str, Any], result: str
 ) -> None:
-    """Also from a module of the current directory, as with ``python -m``."""
+    """Its module may be in the current directory, as with ``python -m``."""
     handler = load(f"{module(GOOD)}:{attribute}", kwargs)
     assert handler(object(), object(), **kwargs) == result
 
@@ -88,8 +88,8 @@ def test_a_module_that_is_not_there_is_named() -> None:
         ("import sys\n\nsys.exit('no licence')\n", "SystemExit: no licence"),
     ],
 )
-def test_an_error_of_the_users_module_names_their_line(module: Write, source: str, what: str) -> None:
-    """Not the line of the import machinery in which it surfaced."""
+def test_an_error_of_the_users_module_names_its_line(module: Write, source: str, what: str) -> None:
+    """It does not name a line of the import machinery."""
     said = complaint(f"{module(source)}:handle")
     assert what in said
     assert "users_handler.py, line 3" in said
@@ -97,13 +97,13 @@ def test_an_error_of_the_users_module_names_their_line(module: Write, source: st
 
 
 def test_an_error_deep_in_a_library_names_the_users_line(module: Write) -> None:
-    """The line that they can change, not the library's."""
+    """Users can change this line, but not the line of the library."""
     name = module('import json\n\nSETTINGS = json.loads("{")\n')
     said = complaint(f"{name}:handle")
     assert "users_handler.py, line 3" in said
 
 
-def test_a_syntax_error_is_shown_where_it_is(module: Write, tmp_path: Path) -> None:
+def test_a_syntax_error_names_its_file_and_line(module: Write, tmp_path: Path) -> None:
     name = module("import sys\n\ndef handle(:\n")
     said = complaint(f"{name}:handle")
     assert "SyntaxError: invalid syntax" in said
@@ -111,13 +111,15 @@ def test_a_syntax_error_is_shown_where_it_is(module: Write, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("source", ["\nx = = 1\n", "\n1 / 0\n"])
-def test_an_error_in_another_module_of_theirs_is_shown_where_it_is(module: Write, tmp_path: Path, source: str) -> None:
+def test_an_error_in_another_module_of_the_user_names_its_file_and_line(
+    module: Write, tmp_path: Path, source: str
+) -> None:
     module(source, "users_helper")
     name = module("import users_helper")
     assert f"{tmp_path / 'users_helper.py'}, line 2" in complaint(f"{name}:handle")
 
 
-def test_a_name_that_is_not_there_is_answered_with_those_that_are(module: Write) -> None:
+def test_the_error_for_an_unknown_function_lists_the_functions_of_the_module(module: Write) -> None:
     said = complaint(f"{module(GOOD)}:handel")
     assert "has no 'handel'" in said
     assert "['handle', 'with_any', 'with_options']" in said
@@ -155,8 +157,8 @@ def named(request, context, model): return "x"
         ("named", "missing a required argument: 'model'"),
     ],
 )
-def test_what_cannot_be_a_handler_is_refused(module: Write, attribute: str, why: str) -> None:
-    """At the start: otherwise every request of the topic would end in the dead letters."""
+def test_an_object_that_cannot_be_a_handler_is_refused(module: Write, attribute: str, why: str) -> None:
+    """The worker refuses it at the start. Otherwise every request of the topic would become a dead letter."""
     assert why in complaint(f"{module(BAD)}:{attribute}")
 
 
@@ -169,17 +171,19 @@ def test_what_cannot_be_a_handler_is_refused(module: Write, attribute: str, why:
         ("handle", {"context": 1}, "'context'"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(module: Write, attribute: str, kwargs: dict[str, Any], why: str) -> None:
+def test_the_error_for_wrong_keyword_arguments_names_them(
+    module: Write, attribute: str, kwargs: dict[str, Any], why: str
+) -> None:
     """So a misspelt ``WORKER_HANDLER_KWARGS`` is found before the first task."""
     said = complaint(f"{module(GOOD)}:{attribute}", kwargs)
     assert why in said
     assert f"{next(iter(kwargs))}=…" in said
 
 
-def test_a_builtin_that_does_not_tell_its_signature_is_trusted() -> None:
+def test_a_builtin_without_a_signature_is_accepted() -> None:
     assert load("builtins:max", {}) is max
 
 
-def test_an_interrupt_while_importing_is_no_error_of_the_handler(module: Write) -> None:
+def test_an_interrupt_during_the_import_is_not_a_handler_error(module: Write) -> None:
     with pytest.raises(KeyboardInterrupt):
         load(f"{module('raise KeyboardInterrupt')}:handle", {})

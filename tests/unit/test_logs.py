@@ -1,4 +1,4 @@
-"""What log lines look like, whoever writes them."""
+"""The format of log lines, of the worker and of libraries."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def as_before() -> Iterator[None]:
 
 @pytest.fixture
 def lines(capfd: pytest.CaptureFixture[str]) -> Lines:
-    """The JSON lines on stderr since the last call."""
+    """Return a function that returns the JSON lines on stderr since its last call."""
     return lambda: [json.loads(line) for line in capfd.readouterr().err.splitlines()]
 
 
-def test_a_json_line_says_when_how_bad_what_and_who(lines: Lines) -> None:
+def test_a_json_line_has_a_time_a_level_an_event_and_a_process(lines: Lines) -> None:
     logs.configure("INFO", "json", process="host-3")
     structlog.get_logger("poller").info("partitions.assigned", partitions=["requests[0]"])
     (line,) = lines()
@@ -52,7 +52,7 @@ def test_a_json_line_says_when_how_bad_what_and_who(lines: Lines) -> None:
     }
 
 
-def test_the_level_holds_for_all(lines: Lines) -> None:
+def test_the_level_applies_to_the_worker_and_to_libraries(lines: Lines) -> None:
     logs.configure("WARNING", "json")
     structlog.get_logger().info("a")
     logging.getLogger("library").info("b")
@@ -61,7 +61,7 @@ def test_the_level_holds_for_all(lines: Lines) -> None:
     assert [line["event"] for line in lines()] == ["c", "d"]
 
 
-def test_libraries_log_into_the_same_lines(lines: Lines) -> None:
+def test_log_lines_of_libraries_have_the_same_format(lines: Lines) -> None:
     logs.configure("DEBUG", "json")
     library = logging.getLogger("library")
     library.warning("%d %% of %s", 5, "it")
@@ -70,14 +70,14 @@ def test_libraries_log_into_the_same_lines(lines: Lines) -> None:
     library.warning("does not %d fit", "x")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        logging.captureWarnings(capture=True)  # the line above has restored what was there before
+        logging.captureWarnings(capture=True)  # ``catch_warnings`` has restored the original function
         warnings.warn("old", stacklevel=1)
     said = [(line["level"], line["event"]) for line in lines()]
     assert said[:3] == [("warning", "5 % of it"), ("info", "between two levels"), ("warning", "does not %d fit")]
     assert "UserWarning: old" in said[3][1]
 
 
-def test_the_kafka_clients_lines_are_taken_apart(lines: Lines) -> None:
+def test_a_log_line_of_the_kafka_client_is_split_into_fields(lines: Lines) -> None:
     logs.configure("INFO", "json")
     logging.getLogger("librdkafka").error("%s [%s] %s", "FAIL", "rdkafka#consumer-1", "connect refused")
     (line,) = lines()
@@ -105,7 +105,7 @@ def test_any_value_can_be_logged(lines: Lines) -> None:
     assert line["strange"].startswith("<object")
 
 
-def test_a_full_disk_loses_the_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_the_log_line_but_raises_no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_fd: int, _data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
@@ -115,13 +115,14 @@ def test_a_full_disk_loses_the_line_and_nothing_else(monkeypatch: pytest.MonkeyP
     logs.print_error("y")
 
 
-def test_an_error_is_one_line_whatever_the_format(capfd: pytest.CaptureFixture[str]) -> None:
-    logs.configure("CRITICAL", "json")
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_an_error_is_printed_as_one_plain_line(capfd: pytest.CaptureFixture[str], format_: str) -> None:
+    logs.configure("CRITICAL", format_)
     logs.print_error("no such topic\n\n  create it\n")
     assert capfd.readouterr().err == "worker: no such topic; create it\n"
 
 
-def test_auto_is_console_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_auto_is_console_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert logs.resolve("auto") == "console"
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
@@ -129,7 +130,7 @@ def test_auto_is_console_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert logs.resolve("console") == "console"
 
 
-def test_the_same_trouble_is_logged_once_a_minute() -> None:
+def test_a_repeated_client_error_is_logged_once_a_minute() -> None:
     """A lookup that is tried every second while the coordinator is away must not fill the log."""
     now = [0.0]
     repeats = logs.Repeats(lambda: now[0])
@@ -141,7 +142,7 @@ def test_the_same_trouble_is_logged_once_a_minute() -> None:
     assert [line.get("repeated") for line in through] == [None, 59, 59]
 
 
-def test_other_lines_are_not_held_back() -> None:
+def test_other_log_lines_are_not_limited() -> None:
     repeats = logs.Repeats(lambda: 0.0)
     errors: list[dict[str, Any]] = [{"event": "client.error", "code": code, "reason": "x"} for code in ("A", "B")]
     tasks: list[dict[str, Any]] = [{"event": "task.finished", "offset": 1}] * 2
@@ -150,7 +151,7 @@ def test_other_lines_are_not_held_back() -> None:
         repeats(None, "", dict(errors[0]))
 
 
-def test_what_is_limited_is_limited_in_the_log(lines: Lines) -> None:
+def test_the_log_has_one_line_for_a_repeated_client_error(lines: Lines) -> None:
     logs.configure("INFO", "json")
     for _ in range(3):
         structlog.get_logger("kafka").warning("client.error", code="_TRANSPORT", reason="gone")

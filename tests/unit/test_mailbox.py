@@ -1,4 +1,4 @@
-"""Events on their way to the poll thread, and its wakeup."""
+"""The mailbox: events for the poll thread, and its wakeup."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def outcomes(count: int) -> list[Outcome]:
 
 
 def test_outcomes_are_taken_once_and_in_order() -> None:
-    """Also without a wakeup."""
+    """The poll thread can take them without a wakeup."""
     mailbox, posted = Mailbox(), outcomes(3)
     for outcome in posted:
         mailbox.post(outcome)
@@ -29,7 +29,7 @@ def test_outcomes_are_taken_once_and_in_order() -> None:
 
 
 def test_other_events_can_be_taken_without_the_outcomes() -> None:
-    """And with them they come first, because a report counts if it was made before the end of its task."""
+    """``take`` returns them before the outcomes, because a report counts if it was made before the end of its task."""
     mailbox, posted, news = Mailbox(), outcomes(2), [ChildEnded("crash"), ChildEnded("recycled")]
     for event in (posted[0], news[0], posted[1]):
         mailbox.post(event)
@@ -40,8 +40,8 @@ def test_other_events_can_be_taken_without_the_outcomes() -> None:
     assert mailbox.is_empty
 
 
-def test_a_wakeup_before_the_wait_ends_it() -> None:
-    """Nothing that happened just before the wait is missed."""
+def test_a_wakeup_before_a_wait_ends_the_wait() -> None:
+    """The poll thread misses no event that was posted just before the wait."""
     mailbox = Mailbox()
     mailbox.notify()
     started = time.monotonic()
@@ -50,7 +50,7 @@ def test_a_wakeup_before_the_wait_ends_it() -> None:
 
 
 def test_many_wakeups_end_one_wait() -> None:
-    """Each takes all that was posted; the others would end later waits for nothing."""
+    """After one wait the poll thread takes all events. The other wakeups would end later waits without an event."""
     mailbox = Mailbox()
     for _ in range(5):
         mailbox.notify()
@@ -58,7 +58,7 @@ def test_many_wakeups_end_one_wait() -> None:
     assert mailbox._wakeup.empty()
 
 
-def test_a_wait_without_time_returns_at_once() -> None:
+def test_a_wait_of_no_time_returns_immediately() -> None:
     mailbox = Mailbox()
     mailbox.wait(0)
     mailbox.wait(-1)
@@ -67,14 +67,14 @@ def test_a_wait_without_time_returns_at_once() -> None:
     assert mailbox._wakeup.empty()
 
 
-def test_a_wait_ends_by_itself() -> None:
+def test_a_wait_ends_after_its_timeout() -> None:
     mailbox = Mailbox()
     started = time.monotonic()
     mailbox.wait(0.01)
     assert time.monotonic() - started >= 0.01
 
 
-def test_another_thread_is_woken() -> None:
+def test_a_wakeup_ends_the_wait_of_another_thread() -> None:
     mailbox, woken = Mailbox(), []
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""A member that the group has given up, and knows under another name by now, under the classic protocol."""
+"""A member that the group has removed, and that has joined again under another name. Under the classic protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = Partition("t", 5)
 
 
 class Client:
-    """What the consumer asks its client for. A real one comes to this only by an outage at the right moment."""
+    """A client whose name a test can change. A real client's name changes only by an outage at the right moment."""
 
     def __init__(self) -> None:
         self.name = "first"
@@ -36,10 +36,10 @@ class Client:
         return offsets
 
     def poll(self, _timeout: float) -> None:
-        """Nothing comes."""
+        """Receive nothing."""
 
     def incremental_assign(self, _positions: object) -> None:
-        """Nothing is fetched."""
+        """Fetch nothing."""
 
     resume = subscribe = close = lambda *_args, **_kwargs: None
 
@@ -60,39 +60,39 @@ def stage() -> Stage:
     return Stage()
 
 
-def test_who_keeps_its_name_commits(stage: Stage) -> None:
+def test_a_member_that_keeps_its_name_commits(stage: Stage) -> None:
     stage.consumer.commit({OURS: Position(1, "")})
     assert stage.client.commits == [True]
     assert not stage.consumer.stale
 
 
-def test_under_another_name_nothing_is_committed(stage: Stage) -> None:
-    """The partition may be another's: the broker would take it all the same."""
+def test_a_member_under_another_name_commits_nothing(stage: Stage) -> None:
+    """Another member may own the partition, but the broker would accept the commit."""
     stage.client.name = "second"
     stage.consumer.commit({OURS: Position(1, "")})
     assert [answer and answer.code for _, answer in stage.recorder.answers] == ["UNKNOWN_MEMBER_ID"]
     assert stage.client.commits == []
 
 
-def test_transactions_are_sent_under_the_name_that_was_given_the_partitions(stage: Stage) -> None:
+def test_transactions_use_the_name_that_the_partitions_were_assigned_to(stage: Stage) -> None:
     stage.client.name = "second"
     assert stage.consumer.membership() == "metadata of first"
 
 
-def test_what_the_client_keeps_is_reported_lost_and_the_member_joins_again(stage: Stage) -> None:
+def test_a_member_under_another_name_reports_its_partitions_lost_and_is_stale(stage: Stage) -> None:
     stage.client.name = "second"
     assert stage.consumer.poll(1, 0.01) == []
     assert stage.recorder.events == ["assigned", "lost"]
     assert stage.consumer.stale
 
 
-def test_what_is_revoked_under_another_name_was_lost_before(stage: Stage) -> None:
+def test_a_partition_that_is_revoked_under_another_name_is_reported_lost(stage: Stage) -> None:
     stage.client.name = "second"
     stage.consumer._on_revoke(stage.consumer._client, [ck.TopicPartition(*OURS)])
     assert stage.recorder.events == ["assigned", "lost"]
 
 
-def test_what_the_client_reports_itself_needs_no_new_member(stage: Stage) -> None:
+def test_a_member_whose_client_reports_the_loss_is_not_stale(stage: Stage) -> None:
     stage.client.name = "second"
     stage.consumer._on_lost(stage.consumer._client, [ck.TopicPartition(*OURS)])
     stage.consumer.poll(1, 0.01)
@@ -100,16 +100,16 @@ def test_what_the_client_reports_itself_needs_no_new_member(stage: Stage) -> Non
     assert not stage.consumer.stale
 
 
-def test_the_consumer_protocol_tells_by_itself() -> None:
-    """A member keeps its name, and joins again only after it has told that all is lost."""
+def test_a_member_under_another_name_is_not_stale_under_the_consumer_protocol() -> None:
+    """A member keeps its name there, and joins again only after it has reported all partitions lost."""
     stage = Stage("consumer")
     stage.client.name = "second"
     assert stage.consumer.membership() == "metadata of second"
     assert not stage.consumer.stale
 
 
-def test_the_name_may_be_gone_before_the_last_partition_is_revoked(stage: Stage) -> None:
-    """As it happens inside ``close``."""
+def test_a_partition_that_is_revoked_after_the_name_is_gone_is_reported_revoked(stage: Stage) -> None:
+    """The client does this inside ``close``."""
 
     def close() -> None:
         stage.client.name = ""
@@ -120,8 +120,8 @@ def test_the_name_may_be_gone_before_the_last_partition_is_revoked(stage: Stage)
     assert stage.recorder.events == ["assigned", "revoked"]
 
 
-def test_what_others_own_is_not_revoked_at_the_end(stage: Stage) -> None:
-    """Nor is it reported lost a second time, when the client notices."""
+def test_a_partition_under_another_name_is_reported_lost_once_at_the_close(stage: Stage) -> None:
+    """Another member may own it, so it is not reported revoked. The client's report of the loss is not repeated."""
 
     def close() -> None:
         stage.consumer._on_lost(stage.consumer._client, [ck.TopicPartition(*OURS)])

@@ -17,7 +17,7 @@ OURS = frozenset({Partition("t", 0), Partition("t", 1)})
 
 
 class Checked(MembershipCheck):
-    """A check whose coordinator says what ``current`` and ``target`` say."""
+    """A check whose coordinator replies with ``current`` and ``target``."""
 
     def __init__(self) -> None:
         super().__init__({"group.id": "g"})
@@ -43,7 +43,7 @@ class Checked(MembershipCheck):
         self.check("me", OURS)
 
     def every_second(self, clock: SimpleNamespace, seconds: int) -> None:
-        """Do that once a second."""
+        """Call ``once`` every second."""
         for _ in range(seconds):
             clock.now += 1.0
             self.once()
@@ -56,7 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def test_agreement_ends_the_checks_only_when_a_change_was_announced(clock: SimpleNamespace) -> None:
+def test_agreement_ends_the_checks_only_after_a_change_was_reported(clock: SimpleNamespace) -> None:
     one = Checked()
     one.request()
     clock.now += LONGEST_SECONDS
@@ -68,7 +68,7 @@ def test_agreement_ends_the_checks_only_when_a_change_was_announced(clock: Simpl
     assert (one.pending, one.stale, one.described) == (False, False, 2)
 
 
-def test_a_change_that_comes_after_the_first_agreement_is_missed_no_longer(clock: SimpleNamespace) -> None:
+def test_a_missed_change_after_the_first_agreement_is_detected(clock: SimpleNamespace) -> None:
     one = Checked()
     one.request()
     clock.now += LONGEST_SECONDS
@@ -81,7 +81,7 @@ def test_a_change_that_comes_after_the_first_agreement_is_missed_no_longer(clock
     assert one.stale
 
 
-def test_the_checks_become_rare_while_both_agree(clock: SimpleNamespace) -> None:
+def test_the_checks_become_rare_while_client_and_coordinator_agree(clock: SimpleNamespace) -> None:
     one = Checked()
     one.request()
     one.every_second(clock, 3600)

@@ -1,4 +1,4 @@
-"""The evidence of an audit, without Spark and Kafka: what each check says of which facts."""
+"""The evidence of an audit, without Spark and Kafka: the results of the checks for given facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ID = "id-1"
 
 
 def facts(**changes: Any) -> TopicFacts:
-    """An ack topic of which everything was collected, up to offset 10."""
+    """Return the facts of an ack topic that was collected as a whole, up to offset 10."""
     known: dict[str, Any] = {
         "name": "acks",
         "topic": Topic("acks", ID, {0: Span(0, 10, 10)}),
@@ -35,7 +35,7 @@ def topic(low: int, high: int, identity: str = ID) -> Topic:
     return Topic("acks", identity, {0: Span(low, high, high)})
 
 
-def test_a_topic_that_was_collected_as_a_whole_is_evidence() -> None:
+def test_a_topic_that_was_collected_as_a_whole_passes_all_checks() -> None:
     found = evidence.of_answers(facts())
     assert {one.state for one in found} == {State.OK}
 
@@ -55,12 +55,12 @@ def test_a_topic_that_was_collected_as_a_whole_is_evidence() -> None:
         ({"ends": {}, "topic": topic(1, 10)}, "acks has everything that is not collected yet"),
     ],
 )
-def test_what_may_hide_records_is_no_evidence(changes: dict[str, Any], name: str) -> None:
+def test_a_topic_that_may_lack_records_fails_one_check(changes: dict[str, Any], name: str) -> None:
     assert failed(evidence.of_answers(facts(**changes))) == [name]
 
 
 @pytest.mark.parametrize(("lost", "state"), [(None, State.NOT_CHECKED), (0, State.OK), (2, State.FAILED)])
-def test_rows_that_bronze_has_lost_are_no_evidence(lost: int | None, state: State) -> None:
+def test_a_bronze_table_that_has_lost_rows_fails_its_check(lost: int | None, state: State) -> None:
     assert evidence.of_bronze(lost).state is state
     assert evidence.of_bronze(lost, 1).state is State.FAILED
 
@@ -70,7 +70,7 @@ def test_what_expired_before_the_submit_is_nobodys_loss() -> None:
     assert failed(evidence.of_answers(facts(begins={0: 4}, expected_begins={0: 3}))) != []
 
 
-def test_what_expired_after_it_was_collected_is_nobodys_loss() -> None:
+def test_records_that_expired_after_they_were_collected_are_not_missed() -> None:
     assert failed(evidence.of_answers(facts(topic=topic(10, 10)))) == []
 
 
@@ -84,7 +84,7 @@ def test_what_expired_after_it_was_collected_is_nobodys_loss() -> None:
         (ManifestFacts(9, "a", None, None), State.FAILED),
     ],
 )
-def test_a_manifest_must_be_what_was_planned(found: ManifestFacts, state: State) -> None:
+def test_a_manifest_must_have_the_planned_rows(found: ManifestFacts, state: State) -> None:
     assert evidence.of_manifest(found).state is state
 
 
@@ -99,7 +99,7 @@ def test_a_manifest_must_be_what_was_planned(found: ManifestFacts, state: State)
         ("", 5, [], State.NOT_CHECKED),
     ],
 )
-def test_answers_without_a_run_are_this_runs_only_if_there_is_no_other(
+def test_answers_without_a_run_count_only_if_the_job_has_no_other_run(
     run: str, without_run: int, others: list[str], state: State
 ) -> None:
     assert evidence.of_runs(run, without_run, others).state is state
@@ -112,7 +112,7 @@ def test_answers_without_a_run_are_this_runs_only_if_there_is_no_other(
         ({0: Span(2, 9, 9)}, "acks has all its requests"),
     ],
 )
-def test_a_request_topic_must_be_decided_and_whole(spans: dict[int, Span], name: str) -> None:
+def test_a_request_topic_must_have_all_requests_and_no_undecided_ones(spans: dict[int, Span], name: str) -> None:
     assert failed(evidence.of_requests(facts(topic=Topic("acks", ID, spans)))) == [name]
 
 
@@ -121,7 +121,7 @@ def result_of(*found: Evidence) -> AuditResult:
     return AuditResult(job="j", requests_from="manifest", counts=counts, evidence=list(found))
 
 
-def test_one_failed_check_leaves_it_undecided_and_says_what_to_do() -> None:
+def test_one_failed_check_makes_the_audit_undecided_and_says_what_to_do() -> None:
     known = [Evidence("a", State.OK, "x"), Evidence("b", State.NOT_CHECKED, "y")]
     assert result_of(*known).verdict is Verdict.PROVED
     result = result_of(*known, Evidence("the table is whole", State.FAILED, "it is not", "mend it"))

@@ -1,4 +1,4 @@
-"""Which runs of a job were submitted, by the records in its progress log. No Kafka."""
+"""The submitted runs of a job, from the records in its progress log. Without Kafka."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Any:
     return found
 
 
-def test_what_is_announced_is_read_back_in_order(log: Any) -> None:
+def test_announced_runs_are_read_back_in_order(log: Any) -> None:
     announce(log, "j", "topic", FIRST, frozenset())
     announce(log, "j", "topic", SECOND, frozenset({"r1"}))
     assert announced(log, "j", "topic") == [FIRST, SECOND]
 
 
-def test_other_jobs_topics_and_progress_are_no_runs(log: Any) -> None:
+def test_records_of_other_jobs_other_topics_and_progress_are_not_runs(log: Any) -> None:
     for key in (
         "submit/j/other/run/r9",
         "submit/jj/topic/run/r9",
@@ -74,7 +74,7 @@ def test_progress_of_an_earlier_version_is_a_run_without_a_name(log: Any) -> Non
     assert "earlier version" in str(announced(log, "j", "topic")[0])
 
 
-def test_of_two_that_begin_at_once_the_later_one_gives_way(log: Any) -> None:
+def test_the_later_of_two_submits_that_begin_at_the_same_time_fails(log: Any) -> None:
     announce(log, "j", "topic", FIRST, frozenset())
     with pytest.raises(JobError, match=r"as run r1 .* at the same time"):
         announce(log, "j", "topic", SECOND, frozenset())

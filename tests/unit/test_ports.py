@@ -17,7 +17,7 @@ def test_no_port_is_given_twice() -> None:
     assert len(set(ports)) == 400
 
 
-def test_processes_beside_each_other_have_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_test_processes_use_separate_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER_COUNT", "2")
     found = {}
     for number in (0, 1):

@@ -37,7 +37,7 @@ class Clock:
 
 
 class FakeAdmin:
-    """Answers each request for the topics with the next of ``attempts``; repeats the last one."""
+    """An admin client. It answers each request for the topics with the next of ``attempts``, and repeats the last."""
 
     def __init__(self, clock: Clock, attempts: Iterable[Mapping[str, Topic | KafkaFailure]], cost: float = 0.0) -> None:
         self.trouble: KafkaFailure | None = None
@@ -77,16 +77,16 @@ def run(fake: Any, reported: list[str] | None = None, timeout: float = 60.0) -> 
     return Preflight(target, fake, (reported if reported is not None else []).append).run()
 
 
-def test_what_is_gone_at_the_second_attempt_is_not_reported(clock: Clock) -> None:
-    """A topic that appears at once is not reported as waited for."""
+def test_a_problem_that_is_gone_at_the_second_attempt_is_not_reported(clock: Clock) -> None:
+    """Preflight does not report that it waits for a topic that appears right away."""
     reported: list[str] = []
     run(FakeAdmin(clock, [TOPICS | {"answers": MISSING}, TOPICS]), reported)
 
     assert reported == []
 
 
-def test_what_lasts_is_reported_once(clock: Clock) -> None:
-    """Each thing waited for gets one line, however many attempts it takes."""
+def test_a_problem_that_lasts_is_reported_once(clock: Clock) -> None:
+    """Each problem gets one line for any number of attempts."""
     reported: list[str] = []
     attempts = [TOPICS | {"answers": MISSING}] * 9 + [dict.fromkeys(TOPICS, SILENCE)] * 9 + [TOPICS]
     run(FakeAdmin(clock, attempts), reported)
@@ -94,8 +94,8 @@ def test_what_lasts_is_reported_once(clock: Clock) -> None:
     assert [line.partition(": ")[2][:20] for line in reported] == ["topic 'answers' (KAF", "cannot reach Kafka a"]
 
 
-def test_the_dead_letter_topic_is_made_once(clock: Clock) -> None:
-    """It is created once, even if it takes a while to appear."""
+def test_the_dead_letter_topic_is_created_once(clock: Clock) -> None:
+    """Preflight does not create it again if it takes a while to appear."""
     fake = FakeAdmin(clock, [TOPICS | {"dead-letters": MISSING}] * 5 + [TOPICS])
     facts = run(fake)
 
@@ -103,8 +103,8 @@ def test_the_dead_letter_topic_is_made_once(clock: Clock) -> None:
     assert facts.warnings == ("created dead-letter topic 'dead-letters' with 4 partitions",)
 
 
-def test_it_is_not_made_without_its_model(clock: Clock) -> None:
-    """While the request topic is missing, it is unknown what the dead-letter topic should be like."""
+def test_the_dead_letter_topic_is_not_created_without_the_request_topic(clock: Clock) -> None:
+    """The request topic is the model for the dead-letter topic: its partitions and its limit for records."""
     fake = FakeAdmin(clock, [TOPICS | {"dead-letters": MISSING, "requests": MISSING}])
     with pytest.raises(BrokerError, match=r"topic 'requests' .* does not exist"):
         run(fake)
@@ -113,8 +113,8 @@ def test_it_is_not_made_without_its_model(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0.5, 7.0, 60.0])
-def test_the_time_is_kept(clock: Clock, timeout: float) -> None:
-    """No request lasts longer than the time left, but each gets at least one second and at most five."""
+def test_preflight_fails_after_its_timeout(clock: Clock, timeout: float) -> None:
+    """A request may take the time that is left, but at least one second and at most five."""
     fake = FakeAdmin(clock, [dict.fromkeys(TOPICS, SILENCE)], cost=99.0)
     with pytest.raises(BrokerError, match=r"cannot reach Kafka at kafka:9092 \(no answer\).*waited"):
         run(fake, timeout=timeout)
@@ -124,8 +124,8 @@ def test_the_time_is_kept(clock: Clock, timeout: float) -> None:
     assert timeout <= clock.now - 1000.0 <= timeout + 1.2
 
 
-def test_refused_credentials_end_it_at_once(clock: Clock) -> None:
-    """Waiting would not change them."""
+def test_refused_credentials_end_preflight_immediately(clock: Clock) -> None:
+    """Waiting would not change the credentials."""
     fake = FakeAdmin(clock, [dict.fromkeys(TOPICS, SILENCE)])
     fake.trouble, fake.refused = KafkaFailure("_AUTHENTICATION", "wrong password"), True
     with pytest.raises(BrokerError, match=r"refuses the credentials \(wrong password\)"):
@@ -134,8 +134,8 @@ def test_refused_credentials_end_it_at_once(clock: Clock) -> None:
     assert clock.now == 1000.0
 
 
-def test_a_group_that_may_not_be_joined(clock: Clock) -> None:
-    """It is waited for like a topic, and named."""
+def test_a_group_that_may_not_be_read_is_an_error(clock: Clock) -> None:
+    """Preflight waits for the permission as for a topic, and the error names the group."""
     fake: Any = FakeAdmin(clock, [TOPICS])
     fake.group = lambda *_: KafkaFailure("GROUP_AUTHORIZATION_FAILED", "no")
     with pytest.raises(BrokerError, match="no permission to READ group 'group'"):
@@ -143,7 +143,7 @@ def test_a_group_that_may_not_be_joined(clock: Clock) -> None:
 
 
 class WithStates(FakeAdmin):
-    """Has a state topic too, and a broker that tells its configuration unless ``heartbeat`` is None."""
+    """An admin client with a state topic. The broker returns its configuration unless ``heartbeat`` is None."""
 
     def __init__(self, clock: Clock, policy: str = "compact", heartbeat: str | None = "1000") -> None:
         super().__init__(clock, [TOPICS | {"states": Topic("states", 6, 1, ALL)}])
@@ -175,19 +175,19 @@ def test_the_state_topic_and_the_heartbeat_are_read(clock: Clock) -> None:
     assert (facts.state_partitions, facts.heartbeat, facts.warnings) == (6, 1.0, ())
 
 
-def test_the_heartbeat_of_a_broker_that_does_not_tell(clock: Clock) -> None:
-    """Its default; under classic the client decides."""
+def test_the_heartbeat_has_a_default_if_the_broker_does_not_return_it(clock: Clock) -> None:
+    """It is the broker's default of 5 seconds. Under the classic protocol the client decides."""
     assert facts_with_states(WithStates(clock, heartbeat=None), "consumer").heartbeat == 5.0
     assert facts_with_states(WithStates(clock, heartbeat=None), "classic").heartbeat == 2.0
 
 
-def test_a_state_topic_that_is_not_compacted(clock: Clock) -> None:
+def test_a_state_topic_that_is_not_compacted_causes_a_warning(clock: Clock) -> None:
     (warning,) = facts_with_states(WithStates(clock, policy="delete"), "classic").warnings
     assert "'states' (KAFKA_STATE_TOPIC) is not compacted" in warning
 
 
-def test_a_state_topic_is_read_and_written(clock: Clock) -> None:
-    """Both rights are needed, and what is missing is one line."""
+def test_a_state_topic_must_exist_and_be_writable(clock: Clock) -> None:
+    """Permissions to read and to write are both needed. The error is one line."""
     fake = WithStates(clock)
     fake._attempts = [TOPICS | {"states": Topic("states", 6, 1, frozenset({"READ"}))}]
     with pytest.raises(BrokerError, match=r"^no permission to WRITE topic 'states' \(KAFKA_STATE_TOPIC\)"):

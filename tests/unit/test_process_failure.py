@@ -1,4 +1,4 @@
-"""What a worker process leaves in its status block when it cannot go on."""
+"""The status block of a worker process that has failed."""
 
 from __future__ import annotations
 

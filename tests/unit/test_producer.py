@@ -7,8 +7,8 @@ from worker.kafka.producer import ConfluentProducer
 NOBODY = "127.0.0.1:1"  # no broker ever listens there
 
 
-def test_what_does_not_fit_into_the_clients_queue_comes_back_at_once() -> None:
-    """The poll thread must not wait for room, because the process would look dead; it repeats the record later."""
+def test_a_record_that_does_not_fit_into_the_clients_queue_fails_immediately() -> None:
+    """The poll thread must not wait for space: the process would look dead. It produces the record again later."""
     producer = ConfluentProducer(
         {"bootstrap.servers": NOBODY, "queue.buffering.max.messages": 2, "enable.idempotence": True, "log_level": 0}
     )

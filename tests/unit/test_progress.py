@@ -38,20 +38,20 @@ def test_rate_and_remaining_time_follow_from_two_looks() -> None:
         ([(0.0, 100, 0)], None, 0.0),
     ],
 )
-def test_what_cannot_be_known_is_none(
+def test_a_rate_or_a_remaining_time_that_cannot_be_known_is_none(
     looks: list[tuple[float, int, int]], rate: float | None, remaining: float | None
 ) -> None:
-    """Before the second look, while nothing moves, and when a topic was created again; no lag is always done."""
+    """This is so before the second look, without progress, and after a topic was recreated. Without lag, 0 s remain."""
     progress = after(*looks)
     assert (progress.rate, progress.remaining) == (rate, remaining)
 
 
-def test_the_rate_is_that_of_the_last_minute() -> None:
+def test_the_rate_is_measured_over_the_last_minute() -> None:
     progress = after((0.0, 0, 900), (WINDOW, 0, 900), (2 * WINDOW, 600, 300))
     assert progress.rate == 10.0
 
 
-def test_a_look_is_one_line() -> None:
+def test_a_look_is_printed_as_one_line() -> None:
     assert line(LOOK) == (
         "2026-01-01T00:00:00+00:00 lag 120, 40/s, done in about 3 s, 2 running; "
         "new dead letters: 3 ValueError, 1 ProcessDied"

@@ -35,7 +35,7 @@ NOT_BY_TEXT = re.compile(r"_cb$|^opaque$|^interceptors$|^default_topic_conf$|^ss
 
 
 def link(holds: dict[str, float] = HOLDS, **given: str) -> Link:
-    """A link with these properties, ``__`` for ``.``."""
+    """Return a link with these properties. ``__`` in a name stands for ``.``."""
     return Link("kafka:9092", "workers", {name.replace("__", "."): text for name, text in given.items()}, holds)
 
 
@@ -53,15 +53,15 @@ def test_the_worker_owns_the_offsets(protocol: str) -> None:
 
 
 def test_answers_are_confirmed() -> None:
-    """The producer is idempotent, never gives an answer up, and chooses partitions as Java clients do."""
+    """The producer is idempotent, never gives up on an answer, and chooses partitions as Java clients do."""
     made = producer(link(), "host-0")
 
     assert (made["enable.idempotence"], made["acks"], made["message.timeout.ms"]) == (True, "all", 0)
     assert made["partitioner"] == "murmur2_random"
 
 
-def test_a_tools_producer_differs_in_time_and_batches_only() -> None:
-    """It is as safe as the worker's, but gives a record up in time, and does not know the topics' limits."""
+def test_a_tools_producer_differs_only_in_times_and_batches() -> None:
+    """It is as safe as the worker's. But it gives up on a record after a time, and does not know the topics' limits."""
     reach = common(link(), "tool")
     tool, worker = tool_producer(reach, 7.5), producer(link(), "tool")
     other = {name for name in tool.keys() | worker.keys() if tool.get(name) != worker.get(name)}
@@ -73,13 +73,13 @@ def test_a_tools_producer_differs_in_time_and_batches_only() -> None:
 @pytest.mark.parametrize(
     ("limit", "given", "batch"), [(5_000_000, {}, 1_000_000), (2_000, {}, 2_000), (2_000, {"batch__size": "500"}, 500)]
 )
-def test_a_batch_fits_into_the_topics(limit: int, given: dict[str, str], batch: int) -> None:
-    """A topic's limit applies to a whole batch: in a larger one, small answers fail for their neighbours' size."""
+def test_a_batch_is_not_larger_than_the_topics_limit(limit: int, given: dict[str, str], batch: int) -> None:
+    """The limit applies to a whole batch. In a larger batch, small answers fail because of the size of the others."""
     assert producer(link(HOLDS, **given), "host-0", limit)["batch.size"] == batch
 
 
 def test_the_consumer_protocol_leaves_sessions_to_the_broker() -> None:
-    """There the client may poll as rarely as it likes, and does not decide about the session."""
+    """The client may poll as rarely as once a day, and does not decide about the session."""
     made = consumer(link(session__timeout__ms="6000", heartbeat__interval__ms="500"), "host-0", "consumer")
 
     assert made["max.poll.interval.ms"] == 86_400_000
@@ -94,8 +94,8 @@ def test_the_classic_protocol_is_cooperative() -> None:
     assert (made["session.timeout.ms"], made["heartbeat.interval.ms"]) == (45_000, 1_000)
 
 
-def test_a_given_session_brings_its_heartbeats() -> None:
-    """A third of a short session, unless the heartbeats are given too."""
+def test_a_given_session_timeout_sets_the_heartbeat_interval() -> None:
+    """The interval is a third of a short session, unless it is given too."""
     short = consumer(link(session__timeout__ms="1500"), "host-0", "classic")
     given = consumer(link(session__timeout__ms="1500", heartbeat__interval__ms="100"), "host-0", "classic")
 
@@ -103,8 +103,8 @@ def test_a_given_session_brings_its_heartbeats() -> None:
     assert given["heartbeat.interval.ms"] == "100"
 
 
-def test_the_users_properties_win() -> None:
-    """They override our defaults in every client, but no client gets those of another kind of client."""
+def test_the_users_properties_override_the_defaults() -> None:
+    """They do so in every client, but no client gets the properties of another kind of client."""
     given = link(fetch__wait__max__ms="7", linger__ms="8", socket__timeout__ms="9000", sasl__username="me")
     made: dict[str, dict[str, Any]] = {
         "consumer": consumer(given, "host-0", "classic"),
@@ -146,8 +146,8 @@ def test_a_hold_ends_within_the_poll_interval(protocol: str, wanted: float, inte
     assert warnings(made) == []
 
 
-def test_a_given_poll_interval_bounds_the_hold() -> None:
-    """A hold may take nine tenths of it. A warning says so where that is less than configured."""
+def test_a_given_poll_interval_limits_the_hold() -> None:
+    """A hold may take nine tenths of the interval. If that is less than configured, there is a warning."""
     made = link(max__poll__interval__ms="100000")
 
     assert (hold(made, "consumer"), hold(made, "classic")) == (90.0, 60.0)
@@ -155,8 +155,8 @@ def test_a_given_poll_interval_bounds_the_hold() -> None:
     assert warning.startswith("KAFKA_CONFIG_MAX_POLL_INTERVAL_MS=100000 lets a revoked partition wait 90 s")
 
 
-def test_a_session_timeout_without_effect() -> None:
-    """It is warned of where the consumer protocol may be used, and only there."""
+def test_a_session_timeout_without_effect_causes_a_warning() -> None:
+    """The warning appears only if the consumer protocol may be used."""
     (warning,) = warnings(link(session__timeout__ms="6000"))
 
     assert "has no effect under the consumer protocol" in warning
@@ -167,18 +167,18 @@ def test_a_session_timeout_without_effect() -> None:
 
 
 @pytest.mark.parametrize("name", names.OWNED)
-def test_owned_properties(name: str) -> None:
-    """A property that the worker sets is refused, with the reason."""
+def test_a_property_that_the_worker_sets_is_refused(name: str) -> None:
+    """The error gives the reason."""
     assert refusals({name: "1"}) == {name: f"cannot be set: {names.OWNED[name]}"}
 
 
 @pytest.mark.parametrize("name", names.JAVA)
-def test_java_properties(name: str) -> None:
-    """A property that only Java clients have is refused, with what to use instead."""
+def test_a_property_of_java_clients_is_refused(name: str) -> None:
+    """The error says what to use instead."""
     assert refusals({name: "1"})[name].startswith("is a property of Java clients: ")
 
 
-def test_offset_resets() -> None:
+def test_an_offset_reset_that_skips_requests_is_refused() -> None:
     """A group may begin with the oldest request or refuse to begin. It never skips requests."""
     accepted = {text for text in ("earliest", "error", "Beginning", "latest", "end", "largest", "none") if _reset(text)}
 
@@ -189,8 +189,8 @@ def _reset(text: str) -> bool:
     return not refusals({"auto.offset.reset": text})
 
 
-def test_numbers_that_the_worker_calculates_with() -> None:
-    """They must be numbers; librdkafka checks all others."""
+def test_a_property_that_the_worker_calculates_with_must_be_a_number() -> None:
+    """All other properties are left to librdkafka's check."""
     assert refusals({"max.poll.interval.ms": "5m"}) == {"max.poll.interval.ms": "must be a whole number"}
     assert refusals({"max.poll.interval.ms": "300000", "socket.timeout.ms": "x"}) == {}
 
@@ -200,7 +200,7 @@ def test_numbers_that_the_worker_calculates_with() -> None:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """librdkafka's own table of properties, with the client that each belongs to (``C``, ``P`` or ``*``)."""
+    """Return librdkafka's table of properties, with the client that each belongs to (``C``, ``P`` or ``*``)."""
     path: Path = tmp_path_factory.mktemp("librdkafka") / "properties.md"
     libc, client = ctypes.CDLL(None), ctypes.CDLL(confluent_kafka.cimpl.__file__)
     libc.fopen.restype = ctypes.c_void_p
@@ -210,8 +210,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return dict(re.findall(r"^(\S+) +\| +([CP*]) +\|", path.read_text(), re.MULTILINE))
 
 
-def test_which_client_a_property_belongs_to(table: dict[str, str]) -> None:
-    """Our two lists are librdkafka's, without what is refused or cannot be set by a text."""
+def test_librdkafka_has_the_same_properties_for_each_kind_of_client(table: dict[str, str]) -> None:
+    """Our two lists are librdkafka's, without the properties that are refused or cannot be set by a text."""
     settable = {
         name: client for name, client in table.items() if name not in names.OWNED and not NOT_BY_TEXT.search(name)
     }
@@ -220,8 +220,8 @@ def test_which_client_a_property_belongs_to(table: dict[str, str]) -> None:
     assert {name for name, client in settable.items() if client == "P"} == names.PRODUCER_ONLY
 
 
-def test_names_that_the_client_knows(table: dict[str, str]) -> None:
-    """What we refuse, rename or take for a file is a property there; the Java clients' properties are not."""
+def test_librdkafka_knows_the_properties_that_we_name(table: dict[str, str]) -> None:
+    """These are the names that we refuse, rename or treat as files. It does not know the Java clients' properties."""
     of_the_binding = {"logger", "default.topic.config"}
 
     assert names.OWNED.keys() - of_the_binding <= table.keys()
@@ -231,7 +231,7 @@ def test_names_that_the_client_knows(table: dict[str, str]) -> None:
 
 
 def test_every_property_can_be_written_as_a_variable(table: dict[str, str]) -> None:
-    """From the property to the variable and back."""
+    """The name of the variable leads back to the name of the property."""
     settable = [name for name in table if not NOT_BY_TEXT.search(name)]
 
     assert [name for name in settable if _round_trip(name) != name] == []
@@ -242,8 +242,8 @@ def _round_trip(name: str) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["auto", "consumer", "classic"])
-def test_the_client_takes_what_we_set(protocol: str) -> None:
-    """All our clients can be made, also with a hold that needs a long poll interval."""
+def test_the_client_accepts_the_properties_that_we_set(protocol: str) -> None:
+    """All our clients can be created, also with a hold that needs a long poll interval."""
     settings = Settings.load(NEEDED | {"KAFKA_GROUP_PROTOCOL": protocol, "WORKER_REVOKE_HOLD_CLASSIC": "5h"})
     target = render.target(settings)
     validate.check(target)
@@ -271,8 +271,8 @@ def test_the_client_takes_what_we_set(protocol: str) -> None:
         ),
     ],
 )
-def test_what_the_client_does_not_take(given: dict[str, str], line: str) -> None:
-    """One line that names the variable, though several clients object."""
+def test_a_property_that_the_client_rejects_is_an_error(given: dict[str, str], line: str) -> None:
+    """The error is one line that names the variable, although several clients reject it."""
     settings = Settings.load(NEEDED | {f"KAFKA_CONFIG_{name}": text for name, text in given.items()})
     with pytest.raises(SettingsError) as caught:
         validate.check(render.target(settings))

@@ -1,4 +1,4 @@
-"""The generated code is what the compiler makes of ``proto/`` today."""
+"""The generated code in ``worker/pb`` matches the files in ``proto/``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_generated_code_is_not_stale(tmp_path: Path) -> None:
-    """Otherwise ``scripts/gen-proto`` has to be run; every file of the folder but the package's own is generated."""
+    """If it is, run ``scripts/gen-proto``. Every file of the folder except ``__init__.py`` is generated."""
     subprocess.run([str(ROOT / "scripts" / "gen-proto"), str(tmp_path)], check=True, timeout=55)
     fresh = {file.name: file.read_text() for file in tmp_path.iterdir()}
     kept = {file.name: file.read_text() for file in (ROOT / "worker" / "pb").glob("*_pb2*")}

@@ -23,7 +23,7 @@ def pytest_sessionstart(session):
 
 
 def installed(place: Path) -> None:
-    """The entry points of pyproject.toml, as an installation writes them."""
+    """Write the entry points of pyproject.toml, as an installation does."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     metadata = place / "example_of_plugin-1.dist-info"
     metadata.mkdir()
@@ -32,8 +32,8 @@ def installed(place: Path) -> None:
     (metadata / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines]))
 
 
-def test_the_example_of_the_page_passes(tmp_path: Path) -> None:
-    """Found by its entry point, and the start of pytest has imported nothing heavy."""
+def test_the_example_of_the_page_passes_with_the_plugin(tmp_path: Path) -> None:
+    """Pytest finds the plugin by its entry point. The start of pytest imports no heavy module."""
     installed(tmp_path)
     (block,) = [block for block in blocks("docs/how-to/testing.md") if block.title]
     (tmp_path / block.title).write_text(block.code, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The tools' reader has an end, even where others write all the time."""
+"""The tools' reader reaches an end even if others write all the time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACE = Partition("states", 0)
 
 
 class Message:
-    """A record, or the news that the end of the partition was reached."""
+    """A record, or an error such as the end of the partition."""
 
     def __init__(self, offset: int, error: int | None = None) -> None:
         self._offset = offset
@@ -106,7 +106,7 @@ def test_a_topic_that_never_stands_still_is_read_to_where_it_was(read: Any) -> N
     assert [record.offset for record in records] == list(range(8))
 
 
-def test_the_ends_are_those_of_the_making(read: Any) -> None:
+def test_the_ends_are_fixed_until_they_are_marked_again(read: Any) -> None:
     reader = read(Topic(5, growth=3))
     assert not reader.at_end
     reader.poll(0.1)
@@ -118,12 +118,12 @@ def test_the_ends_are_those_of_the_making(read: Any) -> None:
     assert not reader.at_end
 
 
-def test_an_open_transaction_is_the_end(read: Any) -> None:
+def test_reading_ends_before_an_open_transaction(read: Any) -> None:
     assert [record.offset for record in read(Topic(5, stable_end=2)).to_end()] == [0, 1]
 
 
-def test_an_empty_topic_is_read_once_the_broker_has_said_so(read: Any) -> None:
-    """A missing right to read it is reported: the ends can be had without that."""
+def test_an_empty_topic_counts_as_read_when_the_broker_confirms_its_end(read: Any) -> None:
+    """So a missing permission to read is reported. The broker returns the ends without this permission."""
     topic = Topic(0)
     topic.error = ck.KafkaError.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(BrokerError, match=r"reading states\[0\] failed"):
@@ -131,7 +131,7 @@ def test_an_empty_topic_is_read_once_the_broker_has_said_so(read: Any) -> None:
     assert list(read(Topic(0)).to_end()) == []
 
 
-def test_ends_that_could_not_be_had_are_asked_for_again(read: Any) -> None:
+def test_ends_that_the_broker_did_not_return_are_requested_again(read: Any) -> None:
     topic = Topic(2)
     topic.silent = True
     reader = read(topic)
@@ -142,15 +142,15 @@ def test_ends_that_could_not_be_had_are_asked_for_again(read: Any) -> None:
     assert reader.at_end
 
 
-def test_a_broker_that_stays_silent_is_reported(read: Any) -> None:
+def test_a_broker_that_does_not_reply_is_reported(read: Any) -> None:
     topic = Topic(2)
     topic.silent = True
     with pytest.raises(BrokerError, match=r"^reading stopped before the end: nothing came for 0 s"):
         list(read(topic, timeout=0.0).to_end())
 
 
-def test_no_partitions_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a topic that does not exist yet."""
+def test_a_reader_without_partitions_ends_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that does not exist yet has no partitions."""
     topic = Topic(0)
     topic.silent = True
     monkeypatch.setattr(topic, "assign", lambda places: places)

@@ -1,4 +1,4 @@
-"""The content of a dead letter, and the choice of a replay."""
+"""The content of a dead letter, and the choice of dead letters for a replay."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Journal:
         return dead_letter.place in self.found
 
 
-def test_the_request_is_sent_again_as_it_was() -> None:
-    """Key, value and the user's headers are kept, the worker's are left out, and the dead letter is named."""
+def test_a_replay_sends_the_original_request() -> None:
+    """It has the original key, value and user's headers, not the worker's. One more header names the dead letter."""
     request = dead_letter().request()
 
     assert (request.topic, request.key, request.value) == ("requests", b"key", b"value")
@@ -47,15 +47,15 @@ def test_the_request_is_sent_again_as_it_was() -> None:
 
 
 def test_a_second_replay_names_only_the_second_dead_letter() -> None:
-    """The header of an earlier replay does not pile up."""
+    """The new header replaces the header of the earlier replay."""
     again = dead_letter(headers=(("x-replayed-from", b"requests.dlq/1/2"), *HEADERS))
 
     assert again.request().headers[-1:] == (("x-replayed-from", b"requests.dlq/1/5"),)
     assert [name for name, _ in again.request().headers].count("x-replayed-from") == 1
 
 
-def test_fields_are_text_by_name() -> None:
-    """What is listed is what the headers say."""
+def test_the_fields_of_a_dead_letter_come_from_its_record_and_headers() -> None:
+    """These fields are listed, and patterns match them."""
     assert dead_letter().fields(replayed=True) == {
         "time_ms": 1_000,
         "origin_topic": "requests",
@@ -83,8 +83,8 @@ def test_fields_are_text_by_name() -> None:
         ({"replayed": "yes"}, False),
     ],
 )
-def test_all_fields_must_fit(patterns: dict[str, str], *, fits: bool) -> None:
-    """Patterns are those of file names, and case matters."""
+def test_a_dead_letter_must_match_the_patterns_of_all_fields(patterns: dict[str, str], *, fits: bool) -> None:
+    """The patterns are like those for file names. Case matters."""
     assert matches(dead_letter().fields(replayed=False), patterns.items()) is fits
 
 
@@ -101,8 +101,8 @@ def test_patterns_for_the_same_field_are_alternatives(patterns: list[tuple[str, 
     assert matches(dead_letter().fields(replayed=False), patterns) is fits
 
 
-def test_the_content_is_the_request_with_its_own_headers() -> None:
-    """The headers of the worker are left out; bytes that are no request have no payload."""
+def test_the_content_is_the_request_with_the_users_headers() -> None:
+    """The worker's headers are left out. A value that is not a request has no payload."""
     request = dead_letter(value=encode_request(7, "payload")).content(decode_request)
 
     assert request == {"sequence": 7, "payload": "payload", "headers": [["trace", "t1"], ["trace", None]]}
@@ -110,18 +110,18 @@ def test_the_content_is_the_request_with_its_own_headers() -> None:
 
 
 def test_a_replay_goes_to_the_partition_of_the_origin() -> None:
-    """Another producer may place the same key elsewhere, and the order by key must hold."""
+    """Another producer may choose another partition for the same key. The replay must keep the order by key."""
     assert dead_letter().request().partition == 3
     assert dead_letter(headers=(("x-origin-topic", b"requests"),)).request().partition is None
 
 
-def test_dead_letters_of_a_topic_that_was_created_again_are_different_ones() -> None:
+def test_dead_letters_of_a_topic_that_was_created_again_are_different() -> None:
     """The same offset at another time is another dead letter."""
     assert dead_letter(time=1_000).mark != dead_letter(time=2_000).mark
 
 
-def test_a_replay_leaves_out_what_was_replayed_or_does_not_match() -> None:
-    """The first that match and were not replayed are chosen; those that cannot be replayed are named."""
+def test_a_replay_leaves_out_dead_letters_that_were_replayed_or_do_not_match() -> None:
+    """The replay chooses the first of the others, up to the limit. It names those that cannot be replayed."""
     other = dead_letter(1, headers=(*HEADERS[:-2], ("x-error-type", b"KeyError")))
     foreign = dead_letter(2, headers=())
     dropped = dead_letter(3, headers=(*HEADERS, ("x-value-dropped", b"too large for this topic")))
@@ -137,8 +137,8 @@ def test_a_replay_leaves_out_what_was_replayed_or_does_not_match() -> None:
     assert list(chosen.obstacles) == ["requests.dlq/1/3"]
 
 
-def test_records_that_are_no_dead_letters_of_ours_cannot_be_replayed() -> None:
-    """Without its origin a record has nowhere to go."""
+def test_a_record_without_an_origin_cannot_be_replayed() -> None:
+    """The origin says which topic the request belongs to. A foreign record has none."""
     chosen = plan([dead_letter(headers=())], Journal(), [], limit=None)
 
     assert not chosen.chosen

@@ -1,4 +1,4 @@
-"""The running tasks of replicas, from endpoints that a test serves."""
+"""The running tasks of replicas, from HTTP endpoints that the test serves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IDLE: dict[str, Any] = {"slot": 1, "pid": 18, "state": "running", "queued": 0, "
 
 @pytest.fixture
 def replica(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], int]]:
-    """Serves a body under /tasks; returns the port."""
+    """Yield a function that serves a body under /tasks and returns the port."""
     monkeypatch.setattr(replicas, "TIMEOUT", 30.0)  # the machine may be slow
     servers = []
 
@@ -56,7 +56,7 @@ def replica(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], int]
 
 @pytest.mark.parametrize("suffix", ["", "/", "/tasks"])
 def test_the_processes_of_named_replicas_are_shown(replica: Callable[[object], int], suffix: str) -> None:
-    """The task has the shape it has in /tasks; the address may be written with its path."""
+    """The task has the same shape as in /tasks. The address may include the path."""
     url = f"http://127.0.0.1:{replica({'processes': [BUSY, IDLE]})}{suffix}"
 
     busy, idle = running([url], 0)
@@ -74,7 +74,7 @@ def test_the_processes_of_named_replicas_are_shown(replica: Callable[[object], i
 
 
 def test_the_table_names_the_task_by_origin_key_sequence_and_attempt() -> None:
-    """What `worker status` prints in a row; a replica that does not know the key yet has none."""
+    """`worker status` prints this in a row. A replica that does not report key and sequence yet gives none."""
     known = {**BUSY, "task": {**TASK, "key": "img-0269", "sequence": 269}}
 
     rows = [row for process in (known, BUSY, IDLE) for row in flat(process)]
@@ -86,8 +86,8 @@ def test_the_table_names_the_task_by_origin_key_sequence_and_attempt() -> None:
     ]
 
 
-def test_tasks_beside_others_each_have_a_row() -> None:
-    """Of the same process."""
+def test_each_task_of_a_process_has_a_row() -> None:
+    """The tasks run beside each other."""
     rows = flat({**BUSY, "beside": [{**TASK, "offset": 4}]})
 
     assert [(row["pid"], row["task"]) for row in rows] == [(17, "requests/3/9"), (17, "requests/3/4")]
@@ -99,16 +99,16 @@ def test_the_replica_of_this_machine_is_found_by_its_port(replica: Callable[[obj
     assert len(running([], replica({"processes": [BUSY]}))) == 1
 
 
-def test_port_0_means_that_there_is_no_replica_to_ask() -> None:
-    """With the endpoints off, no request is made."""
+def test_no_replica_is_queried_if_the_port_is_0() -> None:
+    """With port 0 the endpoints are off."""
     assert running([], 0) == []
 
 
 @pytest.mark.parametrize("body", [{}, [], {"processes": None}, {"processes": [5]}, {"processes": [{}]}])
-def test_whatever_else_answers_there_does_no_harm(
+def test_a_response_that_is_not_from_a_replica_causes_no_error(
     replica: Callable[[object], int], body: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another program on that port is no replica."""
+    """Another program may use the port."""
     port = replica(body)
     running([], port)
 
@@ -118,14 +118,14 @@ def test_whatever_else_answers_there_does_no_harm(
 def test_a_named_replica_that_does_not_answer_is_reported(
     replica: Callable[[object], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The others are shown."""
+    """The other replicas are shown."""
     good = f"http://127.0.0.1:{replica({'processes': [BUSY]})}"
 
     assert len(running(["http://127.0.0.1:1", good], 0)) == 1
     assert "http://127.0.0.1:1/tasks does not respond" in capsys.readouterr().err
 
 
-def test_an_address_that_is_none_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    """A forgotten http:// is no traceback."""
+def test_an_invalid_address_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """A missing http:// causes no traceback."""
     assert running(["replica-0:8080"], 0) == []
     assert "replica-0:8080/tasks does not respond" in capsys.readouterr().err

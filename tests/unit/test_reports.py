@@ -1,4 +1,4 @@
-"""What a handler reports: checked in its thread, passed on to the poll thread, the latest first."""
+"""Reports of a handler: its thread checks them, and the poll thread gets the latest ones."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def run(handler: Callable[[Any, Context], Any]) -> Any:
 
 
 @pytest.mark.parametrize("fraction", [-0.01, 1.01, float("nan")])
-def test_a_fraction_that_is_none(fraction: float) -> None:
+def test_a_progress_fraction_outside_0_to_1_fails_the_attempt(fraction: float) -> None:
     result = run(lambda _, context: context.progress(fraction))
     assert (result.outcome, result.error_type) == ("FAILED", "ValueError")
     assert result.message.endswith("the fraction must be a number from 0 to 1")
 
 
-def test_a_checkpoint_that_is_too_large() -> None:
+def test_a_checkpoint_that_is_too_large_is_refused() -> None:
     result = run(lambda _, context: context.checkpoint(bytes(CHECKPOINT_LIMIT + 1)))
     assert result.message == (
         "a checkpoint may have 1,000,000 bytes, this one has 1,000,001: save the data elsewhere, "
@@ -43,14 +43,14 @@ def test_a_checkpoint_that_is_too_large() -> None:
     assert run(lambda _, context: context.checkpoint(bytes(CHECKPOINT_LIMIT))).outcome == "OK"
 
 
-def test_a_checkpoint_that_is_text() -> None:
+def test_a_checkpoint_must_be_bytes() -> None:
     wrong: Any = "text"
     result = run(lambda _, context: context.checkpoint(wrong))
     assert (result.error_type, result.message) == ("TypeError", "a checkpoint must be bytes, not str: encode it")
 
 
-def test_a_handler_under_test_has_all_of_it() -> None:
-    """``run_handler`` gives a checkpoint, and shows what was reported."""
+def test_run_handler_supports_progress_and_checkpoints() -> None:
+    """``run_handler`` passes a checkpoint to the handler, and returns the reports."""
 
     def handle(_: Any, context: Context) -> bytes | None:
         context.progress(0.5, "half")
@@ -64,7 +64,7 @@ def test_a_handler_under_test_has_all_of_it() -> None:
 
 
 def test_the_latest_report_counts() -> None:
-    """However many there are, one event lies in the mailbox until the poll thread takes it."""
+    """For any number of reports there is one event in the mailbox until the poll thread takes it."""
     mailbox, taken, go_on = Mailbox(), threading.Event(), threading.Event()
 
     def handle(_: Any, context: Context) -> None:
@@ -93,7 +93,7 @@ def test_the_latest_report_counts() -> None:
 
 
 def test_each_task_has_one_report_in_the_mailbox() -> None:
-    """Also when two of them, in slots beside each other, report in turn."""
+    """This holds also if two tasks that run beside each other report in turn."""
     mailbox, tasks = Mailbox(), [a_task(offset=number) for number in range(2)]
     sink = MailboxSink(mailbox.post, mailbox.notify)
     for step in range(100):
@@ -107,8 +107,8 @@ def test_each_task_has_one_report_in_the_mailbox() -> None:
     assert event.take() == (tasks[0], (1.0, "end"), None)
 
 
-def test_what_a_thread_reports_after_the_end_is_ignored() -> None:
-    """The attempt is over: its context is no longer valid."""
+def test_a_report_after_the_end_of_the_attempt_is_ignored() -> None:
+    """The context of the attempt is no longer valid."""
     mailbox = Mailbox()
     kept: list[Context] = []
     executor = ThreadExecutor(AttemptRunner(lambda _, context: kept.append(context), {}, 3), mailbox)

@@ -1,4 +1,4 @@
-"""What follows the end of a worker process."""
+"""The decision after the end of a worker process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNREACHABLE = Ending("store_unreachable", ExitCode.STORE_UNREACHABLE)
     ("status", "ending"),
     [
         (0, Ending("drained", 0)),
-        (1, Ending("exit_1", 1)),  # our 1 is the supervisor's; a child's is the interpreter's
+        (1, Ending("exit_1", 1)),  # our 1 is the supervisor's; in a worker process it is the interpreter's
         (3, Ending("handler_unloadable", 3)),
         (72, Ending("thread_died", 72)),
         (99, Ending("exit_99", 99)),
@@ -48,7 +48,7 @@ def test_sigkill_counts_as_out_of_memory_only_if_the_kernel_says_so() -> None:
 
 
 def test_a_process_that_the_watchdog_killed_is_called_stuck() -> None:
-    """Whether SIGABRT was enough or not; one that ended by itself in the last moment is not."""
+    """It may have died from SIGABRT or SIGKILL. A process that exits by itself at the last moment is not stuck."""
     assert classify(-signal.SIGABRT, stuck=True) == Ending("stuck")
     assert classify(-signal.SIGKILL, stuck=True, out_of_memory=True) == Ending("stuck")
     assert classify(0, stuck=True) == Ending("drained", 0)
@@ -65,14 +65,14 @@ def test_the_first_restart_is_quick_and_later_ones_take_longer() -> None:
     assert delays[-1] == 30
 
 
-def test_a_healthy_run_forgets_what_was_before() -> None:
+def test_a_healthy_run_clears_the_history() -> None:
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
     decision = decide(KILLED, HEALTHY_SECONDS, history, explained=False, useful=True, jitter=0.0)
     assert decision == Respawn(0.2, History(useless=0, short=1))
 
 
-def test_a_process_that_dies_by_its_own_fault_before_any_answer_was_useless() -> None:
-    """However long it was in the group: it may have waited for the partition of the request that kills it."""
+def test_repeated_crashes_before_the_first_answer_are_a_crash_loop() -> None:
+    """The time in the group does not matter. The process may have waited for the partition of the fatal request."""
     decision, history = None, History()
     for _ in range(USELESS_LIMIT):
         decision = decide(Ending("SIGSEGV"), 45.0, history, explained=False, useful=False, jitter=0.0)
@@ -82,14 +82,14 @@ def test_a_process_that_dies_by_its_own_fault_before_any_answer_was_useless() ->
 
 
 @pytest.mark.parametrize(("ending", "useful"), [(Ending("SIGSEGV"), True), (KILLED, False), (Ending("SIGTERM"), False)])
-def test_an_answer_or_a_kill_from_outside_is_no_sign_of_a_crash_loop(ending: Ending, useful: bool) -> None:
+def test_an_answer_or_a_kill_from_outside_is_not_a_sign_of_a_crash_loop(ending: Ending, useful: bool) -> None:
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
     decision = decide(ending, 45.0, history, explained=False, useful=useful, jitter=0.0)
     assert decision == Respawn(0.2, History(useless=0, short=1))
 
 
-def test_having_joined_is_enough_to_start_counting_again() -> None:
-    """A process that joins the group has shown that it can start; only repeated short runs count against it."""
+def test_a_process_that_has_joined_clears_the_count_of_useless_processes() -> None:
+    """A process that joins the group has shown that it can start. Only the count of short runs continues."""
     decision = decide(
         KILLED, 0.1, History(useless=USELESS_LIMIT - 1, short=4), explained=False, useful=True, jitter=0.0
     )
@@ -97,28 +97,28 @@ def test_having_joined_is_enough_to_start_counting_again() -> None:
     assert decision.history == History(useless=0, short=5)
 
 
-def test_processes_that_never_join_are_given_up_soon() -> None:
+def test_the_replica_stops_after_a_few_processes_that_never_join() -> None:
     decision = decide(KILLED, None, History(useless=USELESS_LIMIT - 1), explained=False, useful=True, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is ExitCode.CRASH_LOOP
     assert "SIGKILL" in decision.reason
 
 
-def test_processes_that_join_and_end_soon_are_given_up_late() -> None:
-    """Each of a few poisonous requests may kill as many processes as it has attempts."""
+def test_the_replica_stops_after_many_processes_that_join_and_end_soon() -> None:
+    """The limit is high, because each of a few fatal requests may kill as many processes as it has attempts."""
     decision = decide(KILLED, 0.5, History(short=SHORT_LIMIT - 1), explained=False, useful=True, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is ExitCode.CRASH_LOOP
 
 
 @pytest.mark.parametrize("code", [ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE])
-def test_what_no_restart_can_mend_stops_the_replica_at_once(code: ExitCode) -> None:
+def test_a_failure_that_no_restart_can_fix_stops_the_replica(code: ExitCode) -> None:
     decision = decide(Ending("x", code), None, History(), explained=False, useful=True, jitter=0.0)
     assert isinstance(decision, Halt)
     assert decision.exit_code is code
 
 
-def test_a_set_up_hook_that_fails_in_the_first_child_stops_it_too() -> None:
+def test_a_set_up_hook_that_fails_in_the_first_child_stops_the_replica() -> None:
     """With ``WORKER_ISOLATION=process`` the process joins the group before its first child has called the hook."""
     ending = Ending("x", ExitCode.HANDLER_UNLOADABLE)
     decision = decide(ending, 0.5, History(), explained=True, useful=False, jitter=0.0)
@@ -126,17 +126,15 @@ def test_a_set_up_hook_that_fails_in_the_first_child_stops_it_too() -> None:
     assert decision.exit_code is ExitCode.HANDLER_UNLOADABLE
 
 
-def test_an_outage_of_the_store_is_waited_out() -> None:
-    """However long it lasts: peer processes may be in the middle of long tasks."""
+def test_an_outage_of_the_store_never_stops_the_replica() -> None:
+    """The outage may last long, and peer processes may be in the middle of long tasks."""
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
     assert decide(UNREACHABLE, None, history, explained=True, useful=False, jitter=0.0) == Respawn(30, history)
 
 
 @pytest.mark.parametrize("code", [ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE])
 @pytest.mark.parametrize(("explained", "useful"), [(True, True), (False, False)])
-def test_the_same_codes_from_a_process_that_had_joined_are_crashes_like_others(
-    code: ExitCode, *, explained: bool, useful: bool
-) -> None:
+def test_the_same_exit_code_after_a_join_is_an_ordinary_crash(code: ExitCode, *, explained: bool, useful: bool) -> None:
     """A task may end its process with any code. The process gives no reason then."""
     decision = decide(Ending("x", code), 5.0, History(), explained=explained, useful=useful, jitter=0.0)
     assert isinstance(decision, Respawn)

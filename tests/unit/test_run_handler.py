@@ -1,4 +1,4 @@
-"""One attempt in a user's test comes to what it comes to in a worker process."""
+"""An attempt in a user's test has the same result as in a worker process."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def wait(_request: object, context: Any) -> str:
     return "never asked"
 
 
-def test_the_handler_sees_what_the_test_gives() -> None:
-    """Payload, key, headers, attempt, deadline and keyword arguments; and a thread, as in a worker process."""
+def test_the_handler_gets_the_values_of_the_test() -> None:
+    """It gets payload, key, headers, attempt, deadline and keyword arguments, in a thread as in a worker process."""
     seen: dict[str, Any] = {}
 
     def handler(request: Any, context: Any, *, factor: int) -> str:
@@ -66,44 +66,46 @@ def test_the_handler_sees_what_the_test_gives() -> None:
         (SystemExit("why"), "FAILED", None),
     ],
 )
-def test_what_the_handler_raises_is_a_result(error: BaseException, outcome: str, retry_after: float | None) -> None:
+def test_an_exception_of_the_handler_becomes_a_result(
+    error: BaseException, outcome: str, retry_after: float | None
+) -> None:
     result = run_handler(fail(error), "p")
     assert (result.outcome, result.retry_after) == (outcome, retry_after)
     assert (result.error_type, result.message) == (type(error).__name__, "why")
     assert "raise error" in result.traceback
 
 
-def test_a_wrong_type_is_a_dead_letter() -> None:
+def test_a_result_of_the_wrong_type_is_a_dead_letter() -> None:
     assert run_handler(lambda *_: 1, "p").outcome == "DEAD_LETTERED"  # type: ignore[arg-type]
 
 
-def test_a_progress_message_that_has_no_utf8_is_written_with_escapes() -> None:
-    """It could not be written to the state topic, and the process would end."""
+def test_a_progress_message_that_is_not_valid_utf8_is_escaped() -> None:
+    """Unescaped it could not be written to the state topic, and the process would end."""
     result = run_handler(lambda _request, context: context.progress(0.5, "a\ud800"), "p")
     assert (result.outcome, result.progress) == ("OK", ((0.5, "a\\ud800"),))
 
 
 @pytest.mark.parametrize("cancel", ["drain", ("drain", 0.02)])
 def test_a_cancellation_reaches_the_handler(cancel: Any) -> None:
-    """Before its start, or while it runs."""
+    """The cancellation comes before the start or during the attempt."""
     result = run_handler(wait, "p", cancel=cancel)
     assert (result.outcome, result.cancelled, result.error_type) == ("CANCELLED", "drain", "Cancelled")
 
 
-def test_a_cancellation_before_the_start_is_there_at_the_start() -> None:
+def test_a_cancellation_before_the_start_is_set_at_the_start() -> None:
     result = run_handler(lambda _request, context: str(context.cancelled.is_set()), "p", cancel="revoked")
     assert (result.result, result.cancelled) == (b"True", "revoked")
 
 
-def test_a_result_counts_in_spite_of_a_cancellation() -> None:
-    """As in a worker process."""
+def test_a_result_counts_despite_a_cancellation() -> None:
+    """It does so in a worker process too."""
     assert run_handler(lambda *_: "done", "p", cancel="drain").outcome == "OK"
 
 
 @pytest.mark.parametrize("cancel", ["requested", ("requested", 0.02)])
 @pytest.mark.parametrize("error", [None, ValueError("why"), Reject("why"), Retry("why", after=5)])
-def test_after_a_cancel_request_nothing_counts(cancel: Any, error: Exception | None) -> None:
-    """As in a worker process: the answer is CANCELLED whatever the handler does."""
+def test_a_cancel_request_discards_everything_that_the_handler_did(cancel: Any, error: Exception | None) -> None:
+    """In a worker process, too, the answer is CANCELLED even if the handler returns a result or raises an error."""
 
     def handler(_request: object, context: Any) -> str:
         context.send("next")
@@ -117,12 +119,12 @@ def test_after_a_cancel_request_nothing_counts(cancel: Any, error: Exception | N
     assert (result.result, result.sent, result.retry_after, result.cancelled) == (b"", (), None, "requested")
 
 
-def test_what_is_cancelled_before_it_could_start_does_not_start() -> None:
+def test_an_expired_request_with_a_cancel_request_is_expired() -> None:
     assert run_handler(lambda *_: "done", "p", deadline=1.0, cancel="requested").outcome == "EXPIRED"
 
 
 def test_a_deadline_stops_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It passes when the handler has started, however slow the machine is."""
+    """The deadline passes after the start of the handler, even on a slow machine."""
     watch = Watch()
     for module in (attempt, context):
         monkeypatch.setattr(module, "time", watch)
@@ -135,7 +137,7 @@ def test_a_deadline_stops_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.outcome, result.cancelled) == ("EXPIRED", "deadline")
 
 
-def test_what_is_too_late_does_not_start() -> None:
+def test_a_request_whose_deadline_has_passed_does_not_start() -> None:
     result = run_handler(lambda *_: sys.exit("started"), "p", deadline=1.0)
     assert (result.outcome, result.error_type) == ("EXPIRED", "Expired")
 
@@ -163,7 +165,7 @@ def test_a_cancellation_reaches_a_batch(cancel: Any) -> None:
     assert [(one.outcome, one.cancelled) for one in results] == [("CANCELLED", "revoked")] * 2
 
 
-def test_what_a_batch_has_settled_before_a_cancel_request_counts() -> None:
+def test_a_task_of_a_batch_that_was_acked_before_a_cancel_request_counts() -> None:
     def handler(batch: Any, context: Any) -> None:
         first, second = batch
         batch.ack(first, "done")
@@ -174,11 +176,11 @@ def test_what_a_batch_has_settled_before_a_cancel_request_counts() -> None:
     assert [(one.outcome, one.result) for one in results] == [("OK", b"done"), ("CANCELLED", b"")]
 
 
-def test_nothing_keeps_a_handler_after_its_attempt() -> None:
-    """A suite of tests runs thousands of them."""
+def test_a_handler_is_not_kept_in_memory_after_its_attempt() -> None:
+    """A test suite runs thousands of handlers."""
 
     def handler(*_: object) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     kept = weakref.ref(handler)
     run_handler(handler, "p")

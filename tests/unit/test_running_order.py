@@ -1,4 +1,4 @@
-"""In which order the suite runs: tests/running_order.py."""
+"""The order in which the suite runs: tests/running_order.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.running_order import ONE_AT_A_TIME, SLOWEST, in_running_order, scope_
 
 
 def test_files_that_compute_come_before_those_that_wait() -> None:
-    """The quick ones are last of those that compute; nothing is lost, files stay whole."""
+    """Among the files that compute, the quick ones are last. No test is lost, and the tests of a file stay together."""
     items = ["unit/a 1", "kafka/b 1", "spark/c 1", "spark/d 1", "unit/a 2", "kafka/b 2", "contract/e 1", "kafka/f 1"]
 
     ordered = in_running_order(items, lambda item: Path("tests") / item.split()[0])
@@ -21,7 +21,7 @@ def test_files_that_compute_come_before_those_that_wait() -> None:
 
 
 def test_the_slowest_files_come_first() -> None:
-    """Each is there: a file that was renamed would lose its place."""
+    """Each listed file exists. A renamed file would lose its place."""
     slow = [name for name in SLOWEST if name.startswith("spark/")][:2]
     items = ["spark/quick", *reversed(slow), "spark/other"]
 
@@ -29,8 +29,8 @@ def test_the_slowest_files_come_first() -> None:
     assert [name for name in SLOWEST if not (Path(__file__).parents[1] / name).exists()] == []
 
 
-def test_files_that_crowd_the_machine_share_a_scope() -> None:
-    """Then one test process runs them, one after the other. Every other file is a scope by itself."""
+def test_files_that_load_the_whole_machine_share_a_scope() -> None:
+    """So one test process runs them, one after another. Every other file has a separate scope."""
     files = [Path("tests") / name for name in (*ONE_AT_A_TIME, "kafka/test_drain.py", "spark/test_run.py")]
 
     assert len({scope_of(file) for file in files}) == 3

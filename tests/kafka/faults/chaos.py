@@ -1,4 +1,4 @@
-"""Processes killed and stopped at random, while requests keep coming."""
+"""Kills and stops of random processes while requests arrive."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from tests.kafka.support.site import Site
 
-SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02)  # of the tasks
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02)  # durations of the tasks
 STOPS = (1, 8)  # seconds; the longer one outlasts the session
 
 
 class Size(NamedTuple):
-    """How much of both."""
+    """The number of tasks and the number of faults."""
 
     tasks: int
     faults: int
 
 
 def busy_site(site: Callable[..., Site], guarantee: str, protocol: str, **variables: str) -> Site:
-    """Two processes per replica, eight partitions, a short session, and attempts for as many crashes as may come."""
+    """Return a site with two processes per replica, eight partitions, a short session, and attempts for all kills."""
     variables |= {"WORKER_PROCESSES": "2", "WORKER_GUARANTEE": guarantee, "WORKER_MAX_ATTEMPTS": "50"}
     variables["KAFKA_GROUP_PROTOCOL"] = protocol
     if protocol == "classic":
@@ -51,9 +51,10 @@ def storm(
     stops: bool = True,
     variables: Mapping[str, str] | None = None,
 ) -> None:
-    """Two replicas, and a fault in the middle of every wave of requests; ``retries``: the share that fails first.
+    """Start two replicas, and cause a fault in the middle of every wave of requests.
 
-    Every fourth fault is a process that is stopped and goes on later, the others are kills.
+    With ``stops``, every fourth fault stops a process, which continues later. The others are kills. ``retries`` is the
+    share of requests whose first attempt fails.
     """
     rng = random.Random(seed)
     for replica in [one.start(**(variables or {})) for _ in range(2)]:
@@ -75,7 +76,7 @@ def _payload(rng: random.Random, retries: float) -> str:
 
 
 def _strike(one: Site, rng: random.Random, stop: float) -> None:
-    """One process, somewhere: killed, or stopped for that many seconds."""
+    """Kill a random process, or stop it for ``stop`` seconds."""
     struck = False
     while not struck:
         victim = rng.choice(until(lambda: [pid for replica in one.replicas for pid in replica.pids()], one.tails))

@@ -1,4 +1,4 @@
-"""Sites whose replica meets a fault: how to start one, and what became of it."""
+"""Sites with a fault in a replica: functions that start the replica and observe the effects of the fault."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tests.kafka.support.site import Site
 
 FAULTS = Path(__file__).parent
-SESSION = "6000"  # ms after which a silent member is given up; the least that the broker takes
+SESSION = "6000"  # ms without a heartbeat until the group removes a member; the broker's minimum
 
 
 def small_site(site: Callable[..., Site], guarantee: str, **variables: str) -> Site:
-    """Two partitions, a process per replica, a short session. With ``classic`` too, if that is asked for."""
+    """Return a site with two partitions, one process per replica, and a short session under both protocols."""
     variables = {"KAFKA_GROUP_PROTOCOL": "consumer", "WORKER_GUARANTEE": guarantee, **variables}
     if variables["KAFKA_GROUP_PROTOCOL"] == "classic":
         variables["KAFKA_CONFIG_SESSION_TIMEOUT_MS"] = SESSION
@@ -34,7 +34,7 @@ def small_site(site: Callable[..., Site], guarantee: str, **variables: str) -> S
 
 
 def start(one: Site, point: str, number: str = "SIGKILL", **variables: str) -> Replica:
-    """A replica of which the process that comes by this point with request 0 of partition 0 gets the signal, once."""
+    """Start a replica. The first process that reaches this point with request 0 of partition 0 gets the signal."""
     return one.start(
         PYTHONPATH=f"{FAULTS}:{ROOT}",
         FAULT_POINT=point,
@@ -50,7 +50,7 @@ def _marker(one: Site) -> Path:
 
 
 def struck(one: Site) -> int:
-    """The pid of the process that got the signal, once one has."""
+    """Wait until a process has got the signal, and return its pid."""
 
     def found() -> int:
         text = _marker(one).read_text() if _marker(one).exists() else ""
@@ -61,12 +61,12 @@ def struck(one: Site) -> int:
 
 
 def wake(one: Site) -> None:
-    """Let the stopped process go on."""
+    """Continue the stopped process."""
     os.kill(struck(one), signal.SIGCONT)
 
 
 def wait_members(one: Site, count: int) -> None:
-    """Wait until the group has that many members, each with a partition."""
+    """Wait until the group has ``count`` members, each with a partition."""
     until(
         lambda: [bool(held) for held in members(one.bootstrap, one.group).values()] == [True] * count,
         lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}",
@@ -74,24 +74,24 @@ def wait_members(one: Site, count: int) -> None:
 
 
 def lost(one: Site) -> float:
-    """``worker_lost_total`` of all replicas that run."""
+    """Return the sum of ``worker_lost_total`` over all running replicas."""
     pages = [page.text for replica in one.replicas if (page := replica.get("/metrics"))]
     found = [re.findall(r"^worker_lost_total\{.*\} (.*)$", page, re.MULTILINE) for page in pages]
     return sum(float(value) for values in found for value in values)
 
 
 def wait_lost(one: Site, count: int, seconds: float = WAIT_LIMIT) -> None:
-    """Wait until that many tasks are counted as lost."""
+    """Wait until ``count`` tasks are counted as lost."""
     until(lambda: lost(one) == count, lambda: f"{lost(one)} instead of {count} are lost\n{one.tails()}", seconds)
 
 
 def named_as_lost(one: Site) -> set[tuple[int, int]]:
-    """Partition and offset of the tasks that the replicas' logs name as lost."""
+    """Return partition and offset of the tasks that the replicas' logs name as lost."""
     return set(times_named(one))
 
 
 def times_named(one: Site) -> list[tuple[int, int]]:
-    """The same, as often as they are named: by an owner that dies before it can commit that, too."""
+    """Return each of them as often as it is named. If an owner dies before a commit, the next owner names it again."""
     named = []
     for event in (event for replica in one.replicas for event in replica.events("tasks.lost")):
         partition = int(event["partition"].rpartition("[")[2].rstrip("]"))

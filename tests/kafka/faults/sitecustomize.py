@@ -1,17 +1,17 @@
 """Faults at named points, for processes with this folder on their PYTHONPATH: Python imports this file when it starts.
 
-``FAULT_POINT`` names the point, ``FAULT_PLACE`` the request (``partition:offset``), ``FAULT_SIGNAL`` the signal that
-the process sends itself there, once over all processes: ``FAULT_MARKER`` is the file it makes, with its pid. Points:
+``FAULT_POINT`` names the point, and ``FAULT_PLACE`` the request (``partition:offset``). The first process that reaches
+the point writes its pid to the file ``FAULT_MARKER``, and sends itself the signal ``FAULT_SIGNAL``. Points:
 
-``before_start``    the task may start, its handler has not been called
+``before_start``    the task may start, and its handler has not been called
 ``in_task``         the handler has begun
-``finished``        the handler has returned, and nobody has seen the result
-``after_produce``   the answer was handed to the client; in a transaction: it is in the log, and the transaction is open
-``after_delivery``  the answer's delivery is confirmed, or the offsets are in the transaction; no commit was asked for
-``after_commit``    a commit that came after the answer is confirmed
+``finished``        the handler has returned, and its result has not been read
+``after_produce``   the client has the answer; in a transaction: the answer is in the log, and the transaction is open
+``after_delivery``  the answer's delivery is confirmed, or the offsets are in the transaction; no commit was requested
+``after_commit``    the broker has confirmed a commit that covers the answered request
 
-One fault is none of these: with the point ``coordinator_away`` the client has no answer to questions about committed
-offsets for ``FAULT_SECONDS``, from the process's second assignment on.
+The point ``coordinator_away`` is different: for ``FAULT_SECONDS`` from the process's second assignment on, the client
+gets no reply to requests for committed offsets.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 POINT = os.environ.get("FAULT_POINT", "")
 _partition, _, _offset = os.environ.get("FAULT_PLACE", "0:0").partition(":")
 PLACE = int(_partition), int(_offset)
-_produced = False  # this process has handed the answer to its client
-_delivered = False  # and knows that it has arrived
-_questions: list[float] = []  # when the client was asked for committed offsets
+_produced = False  # this process has given the answer to its client
+_delivered = False  # the delivery of the answer is confirmed
+_questions: list[float] = []  # times of the requests for committed offsets
 
 
 def reach(point: str, place: tuple[int, int] = PLACE) -> None:
-    """The process comes by a point."""
+    """Send the signal if this is the point and the request of the fault, and no process has sent it before."""
     if point != POINT or place != PLACE:
         return
     try:
@@ -48,7 +48,7 @@ def reach(point: str, place: tuple[int, int] = PLACE) -> None:
         return
     os.write(marker, str(os.getpid()).encode())
     os.close(marker)
-    # To this very thread: of a whole process, another one may have to wake up first, and this one goes on meanwhile.
+    # To this thread. After a signal to the process, another thread may have to wake up, and this one runs meanwhile.
     signal.pthread_kill(threading.get_ident(), signal.Signals[os.environ.get("FAULT_SIGNAL", "SIGKILL")])
 
 
@@ -56,7 +56,7 @@ def reach(point: str, place: tuple[int, int] = PLACE) -> None:
 
 
 def patch_loader(module: ModuleType) -> None:
-    """``worker.handlers.loader``: the handler it loads is wrapped."""
+    """Wrap the handler that ``worker.handlers.loader`` loads."""
     load = module.load
 
     def loaded(*arguments: Any, **options: Any) -> Any:
@@ -75,7 +75,7 @@ def patch_loader(module: ModuleType) -> None:
 
 
 def patch_work(module: ModuleType) -> None:
-    """``work``, the handler of the tests: it notes its start, and then acts."""
+    """Wrap the part of ``work``, the handler of the tests, that runs after its start is recorded."""
     act = module._act
 
     def acting(payload: str, context: Any, **options: Any) -> Any:
@@ -89,13 +89,13 @@ def patch_work(module: ModuleType) -> None:
 
 
 def patch_clients(module: ModuleType) -> None:
-    """``confluent_kafka``: its clients are replaced by ones that pass the points."""
+    """Replace the clients of ``confluent_kafka`` by ones with the points."""
     module.Producer = _producer(module.Producer)  # type: ignore[attr-defined]
     module.Consumer = _consumer(module.Consumer)  # type: ignore[attr-defined]
 
 
 def _answers(topic: str, value: bytes | None) -> bool:
-    """Whether this is the answer to the request in question."""
+    """Return whether this record is the answer to the request of the fault."""
     if topic != os.environ["KAFKA_ACK_TOPIC"] or not value:
         return False
     from worker.pb.task_pb2 import Response  # noqa: PLC0415 - long after the interpreter's start
@@ -106,7 +106,7 @@ def _answers(topic: str, value: bytes | None) -> bool:
 
 def _producer(parent: Any) -> Any:
     class Producer(parent):  # type: ignore[misc]
-        """Looks for the answer to the request."""
+        """A producer that recognizes the answer to the request."""
 
         def __init__(self, configuration: dict[str, Any]) -> None:
             self._transactional = "transactional.id" in configuration
@@ -127,7 +127,7 @@ def _producer(parent: Any) -> Any:
             if ours:
                 globals()["_produced"] = True
                 if POINT == "after_produce" and self._transactional:
-                    self.flush(30)  # in the log, in an open transaction
+                    self.flush(30)  # the answer is in the log, in an open transaction
                 reach("after_produce")
 
         def send_offsets_to_transaction(self, *arguments: Any) -> None:
@@ -158,7 +158,7 @@ def _consumer(parent: Any) -> Any:
     from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - long after the interpreter's start
 
     class Consumer(parent):  # type: ignore[misc]
-        """Looks for commits after the answer."""
+        """A consumer that recognizes commits after the answer."""
 
         def __init__(self, configuration: dict[str, Any]) -> None:
             callback = configuration.get("on_commit")
@@ -174,7 +174,7 @@ def _consumer(parent: Any) -> Any:
 
 
 def _is_away() -> bool:
-    """Whether the coordinator has no answers just now."""
+    """Return whether the coordinator gives no replies at this time."""
     _questions.append(time.monotonic())
     second = _questions[1] if len(_questions) > 1 else float("inf")
     return time.monotonic() - second < float(os.environ["FAULT_SECONDS"])
@@ -190,25 +190,25 @@ def _committed(callback: Callable[..., None]) -> Callable[..., None]:
 
 
 def _covers(positions: Any) -> bool:
-    """Whether these positions say that the request is answered."""
+    """Return whether these positions say that the request is answered."""
     return any(at.partition == PLACE[0] and _unanswered(at) > PLACE[1] for at in positions)
 
 
 def _unanswered(position: Any) -> int:
-    """The first request without an answer: at most once, the offset runs ahead, and its metadata says how far."""
+    """Return the first offset without an answer. Under at-most-once the position is higher, and its metadata say so."""
     from worker.core.commit_metadata import decode  # noqa: PLC0415 - long after the interpreter's start
 
     started = decode(position.metadata or "", position.offset).unanswered_from
     return int(position.offset if started is None else started)
 
 
-# -- finding the modules as they are imported
+# -- patching the modules when they are imported
 
 PATCHES = {"worker.handlers.loader": patch_loader, "work": patch_work, "confluent_kafka": patch_clients}
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Lets the others find a module, and patches it when it has been executed."""
+    """A finder that uses the other finders to find a module, and patches the module after its execution."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in PATCHES:

@@ -1,9 +1,9 @@
-"""Handlers of batches, and of single tasks that look ahead or at the clock: they do what the requests' payloads say.
+"""Handlers of batches, and of single tasks that look ahead or at the clock. They do what the requests' payloads say.
 
-A payload is a text, which is acknowledged as it is, or JSON such as ``{"do": "nack", "until": 2}``: the name of a
-function below and its arguments; from attempt ``until`` on the task is acknowledged like any other. The requests of a
-batch are done in order. ``journal`` gets a line for each start, end and so on; the starts of a batch have one time.
-With ``hurry`` everything is acknowledged.
+A payload is a text, which becomes the result, or JSON such as ``{"do": "nack", "until": 2}`` with the name of a
+function below and its arguments. From attempt ``until`` on, the handler acknowledges the task instead. It takes the
+tasks of a batch in order. The file ``journal`` gets a line for each start, end and other event. All starts of a batch
+have the same time. With ``hurry`` the handler acknowledges every task.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_former: list[tuple[Any, Any]] = []  # a batch that is over, and a task of it
+_former: list[tuple[Any, Any]] = []  # a batch that has ended, and one of its tasks
 
 
 class _EnoughError(Exception):
-    """The batch is to be left as it is."""
+    """The handler must leave the rest of the batch unsettled."""
 
 
 def handle(batch: Any, context: Any, journal: str, *, hurry: bool = False) -> None:
-    """Do them all."""
+    """Act on all tasks of the batch."""
     now = time.monotonic()
     _write(journal, [_line("start", task, now) for task in batch])
     try:
@@ -72,22 +72,22 @@ def _act(batch: Any, task: Any, context: Any, journal: str, *, hurry: bool) -> N
         raise _EnoughError
 
 
-# -- what becomes of a task; what they return is noted instead of "end"
+# -- actions on one task; the journal gets the text that an action returns instead of "end"
 
 
 def ack(batch: Any, task: Any, _context: Any) -> None:
-    """Acknowledge it, with its payload for a result."""
+    """Acknowledge the task, with its payload as the result."""
     batch.ack(task, task.payload)
 
 
 def nack(batch: Any, task: Any, _context: Any, reason: str = "not today") -> str:
-    """Refuse it."""
+    """Refuse the task."""
     batch.nack(task, reason)
     return "nack"
 
 
 def skip(_batch: Any, _task: Any, _context: Any) -> str:
-    """Neither."""
+    """Neither acknowledge nor refuse the task."""
     return "skip"
 
 
@@ -97,13 +97,13 @@ def fail(_batch: Any, _task: Any, _context: Any) -> None:
 
 
 def nap(batch: Any, task: Any, _context: Any, seconds: float) -> None:
-    """Acknowledge it after a while."""
+    """Acknowledge the task after this time."""
     time.sleep(seconds)
     batch.ack(task)
 
 
 def wait(batch: Any, task: Any, context: Any, signal: str, *, late: bool = False) -> str | None:
-    """Wait until the file ``signal`` is there or the batch is cancelled; ``late``: acknowledge it then, too."""
+    """Wait until the file ``signal`` exists or the batch is cancelled. With ``late``, acknowledge in both cases."""
     while not Path(signal).exists():
         if context.cancelled.wait(0.02):
             if late:
@@ -114,13 +114,13 @@ def wait(batch: Any, task: Any, context: Any, signal: str, *, late: bool = False
 
 
 def misuse(batch: Any, task: Any, _context: Any) -> None:
-    """Settle what cannot be settled; the result says what came of it."""
+    """Try to settle tasks that cannot be settled. The result names the errors."""
     over, foreign = _former[0]
     tries: list[Callable[[], None]] = [
-        lambda: batch.ack(batch[0]),  # is settled
+        lambda: batch.ack(batch[0]),  # it is settled already
         lambda: batch.nack(batch[0]),
         lambda: batch.ack(foreign),
-        lambda: over.ack(foreign),  # the batch is over, and what it left is queued again
+        lambda: over.ack(foreign),  # its batch has ended, and its unsettled tasks are queued again
         lambda: batch.ack(None),
     ]
     batch.ack(task, json.dumps([_name_of_error(attempt) for attempt in tries]))
@@ -129,7 +129,7 @@ def misuse(batch: Any, task: Any, _context: Any) -> None:
 def _name_of_error(attempt: Callable[[], None]) -> str:
     try:
         attempt()
-    except Exception as error:  # noqa: BLE001 - which it is, is the question
+    except Exception as error:  # noqa: BLE001 - the test compares its type
         return type(error).__name__
     return "none"
 
@@ -139,18 +139,18 @@ ACTIONS: dict[str, Callable[..., str | None]] = {
 }
 
 
-# -- one by one, looking ahead
+# -- handlers of single tasks
 
 
 def peek(request: Any, context: Any, journal: str) -> str:
-    """The sequences of the requests that come next; a payload says for how many seconds to work."""
+    """Return the sequences of the next requests. The payload says how many seconds the task takes."""
     seen = json.dumps([upcoming.sequence for upcoming in context.upcoming])
     time.sleep(float(request.payload))
     return seen
 
 
 def clock(request: Any, context: Any, journal: str) -> str:
-    """Work until the deadline, and tell what was seen of it."""
+    """Work until the deadline. Return why the task was cancelled, and the remaining time before and after."""
     _write(journal, [_line("start", context, time.monotonic())])
     before = context.remaining
     if request.payload == "look":
@@ -163,7 +163,7 @@ def clock(request: Any, context: Any, journal: str) -> str:
 
 
 def gated(request: Any, context: Any, journal: str) -> None:
-    """Work until the file that the payload names is there, if it names one."""
+    """Work until the file that the payload names exists. With an empty payload, do not wait."""
     _write(journal, [_line("start", context, time.monotonic())])
     while request.payload and not Path(request.payload).exists():
         time.sleep(0.01)
@@ -174,7 +174,7 @@ def gated(request: Any, context: Any, journal: str) -> None:
 
 
 def crash(request: Any, context: Any, journal: str) -> str:
-    """End the process from within, or try to get more memory than there is."""
+    """Crash the process, or try to allocate more memory than is available."""
     _write(journal, [_line("start", context, time.monotonic())])
     if request.payload == '{"do": "segfault"}':
         ctypes.string_at(0)

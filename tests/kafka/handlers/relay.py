@@ -1,4 +1,4 @@
-"""The handler of one stage of a chain, which sends what it gets to the next."""
+"""The handler of one stage of a chain. It sends its payload to the next stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def handle(request: Any, context: Any, *, topic: str = "") -> str:
-    """Work for a moment, and send the payload on; the last stage has no ``topic``."""
+    """Send the payload to the next stage, and work for a moment. The last stage has no ``topic``."""
     if topic:
         context.send(request.payload, key=context.key, topic=topic)
     time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A chain of three stages: the handler of each sends the next."""
+"""A chain of three stages: each task sends the request of the next stage."""
 
 from __future__ import annotations
 

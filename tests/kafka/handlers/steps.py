@@ -1,4 +1,4 @@
-"""A task of many steps that checkpoints each, and one that runs until it is asked to stop."""
+"""A task of many steps with a checkpoint for each, and a task that waits until it is asked to stop."""
 
 from __future__ import annotations
 

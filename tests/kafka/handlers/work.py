@@ -1,7 +1,8 @@
-"""The handler of these tests: does what the request's payload says, and writes down that it did.
+"""The handler of these tests. It does what the request's payload says, and records its starts and ends.
 
-A payload is empty (nothing to do) or JSON such as ``{"do": "nap", "seconds": 2}``: the name of a function below and its
-arguments. With ``journal`` every start and end is appended to that file; with ``hurry`` nothing takes its time.
+A payload is a text, which becomes the result, or JSON such as ``{"do": "nap", "seconds": 2}`` with the name of a
+function below and its arguments. Every start and end is appended to the file ``journal``. With ``hurry`` the functions
+that take a number of seconds are skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(request: Any, context: Any, journal: str | None = None, *, hurry: bool = False) -> Any:
-    """Do it."""
+    """Do what the payload says."""
     pid = os.getpid()
     _write(journal, "start", context)
     event = "raise"
@@ -60,7 +61,7 @@ def _act(payload: str, context: Any, *, hurry: bool) -> Any:
 
 
 def nap(_context: Any, seconds: float) -> str:
-    """Sleep; other threads may run."""
+    """Sleep. Other threads can run."""
     time.sleep(seconds)
     return f"slept {seconds}"
 
@@ -74,7 +75,7 @@ def spin(_context: Any, seconds: float) -> str:
 
 
 def compute(_context: Any, seconds: float) -> str:
-    """Use that much time of a CPU, however busy the machine is."""
+    """Use this many seconds of CPU time, however busy the machine is."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -88,7 +89,7 @@ def grip(_context: Any, seconds: int) -> str:
 
 
 def heed(context: Any, seconds: float) -> str:
-    """Sleep, but give up when asked to stop."""
+    """Sleep, but end when the task is cancelled."""
     context.cancelled.wait(seconds)
     context.cancelled.raise_if_set()
     return f"slept {seconds}"
@@ -98,22 +99,22 @@ def heed(context: Any, seconds: float) -> str:
 
 
 def big(_context: Any, size: int) -> bytes:
-    """A result of that many bytes."""
+    """Return a result of ``size`` bytes."""
     return b"x" * size
 
 
 def number(_context: Any) -> int:
-    """A result of no kind that can be answered with."""
+    """Return a result of a type that an answer cannot have."""
     return 7
 
 
 def surrogate(_context: Any) -> str:
-    """A text that no encoding has."""
+    """Return a text that cannot be encoded."""
     return "\ud800"
 
 
 def chatter(_context: Any, megabytes: int) -> str:
-    """Print a lot, to both outputs."""
+    """Print a lot to stdout and stderr."""
     for _ in range(megabytes):
         print("o" * 500_000)  # noqa: T201 - the point
         print("e" * 500_000, file=sys.stderr)  # noqa: T201 - the point
@@ -124,7 +125,7 @@ def chatter(_context: Any, megabytes: int) -> str:
 
 
 class StubbornError(Exception):
-    """Can be neither pickled nor shown."""
+    """An exception that can be neither pickled nor converted to text."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("not to be pickled")
@@ -134,7 +135,7 @@ class StubbornError(Exception):
 
 
 class LowError(BaseException):
-    """No Exception."""
+    """A BaseException that is no Exception."""
 
 
 def fail(_context: Any, kind: str = "ValueError", text: str = "as told") -> NoReturn:
@@ -150,24 +151,24 @@ def fail_until(context: Any, attempt: int) -> str:
 
 
 def retry_until(context: Any, attempt: int, after: float) -> str:
-    """Ask for another attempt before this one."""
+    """Ask for another attempt until the attempt is ``attempt``."""
     if context.attempt < attempt:
         raise worker.Retry("not yet", after=after)
     return f"succeeded on attempt {context.attempt}"
 
 
 def leave(_context: Any, code: int) -> NoReturn:
-    """End the program, or try to."""
+    """Raise SystemExit."""
     sys.exit(code)
 
 
 def abort(_context: Any) -> NoReturn:
-    """End the process for certain."""
+    """End the process with SIGABRT."""
     os.abort()
 
 
 def crash(_context: Any) -> NoReturn:
-    """Read memory that is not there: SIGSEGV, which nobody catches."""
+    """Read unmapped memory: SIGSEGV, which no Python code can catch."""
     ctypes.string_at(0)
     raise AssertionError("address 0 was readable")
 
@@ -176,7 +177,7 @@ def crash(_context: Any) -> NoReturn:
 
 
 def fork(_context: Any, child: str) -> str:
-    """Fork. The child comes back to the caller (``return``), ends (``exit``) or becomes something else (``exec``)."""
+    """Fork. The child returns to the caller (``return``), exits (``exit``) or executes another program (``exec``)."""
     pid = os.fork()
     if pid == 0:
         if child == "exit":
@@ -184,13 +185,13 @@ def fork(_context: Any, child: str) -> str:
         if child == "exec":
             os.execv(sys.executable, [sys.executable, "-c", "raise SystemExit(5)"])
         return "the child"
-    with contextlib.suppress(ChildProcessError):  # somebody else may have reaped it
+    with contextlib.suppress(ChildProcessError):  # another part of the process may have reaped it
         os.waitpid(pid, 0)
     return "the parent"
 
 
 def brood(_context: Any, seconds: float) -> str:
-    """Fork a child that would live forever, and sleep."""
+    """Fork a child that never ends, and sleep."""
     if os.fork() == 0:
         while True:
             time.sleep(60)

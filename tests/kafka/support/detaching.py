@@ -85,7 +85,7 @@ def behind_with_an_idle_replica(one: Site) -> float:
 
 
 def behind_with_a_new_replica(one: Site) -> float:
-    """Return the same for a second replica that starts during the long task, counted from its readiness."""
+    """Return these seconds for a second replica that starts during the long task, counted from its readiness."""
     one.start().wait_ready()
     shared(one, [PARTITIONS])
     submit_long(one, 60)

@@ -58,15 +58,15 @@ class Replica:
                 start_new_session=True,
             )
 
-    # -- its output
+    # -- output
 
     @property
     def stderr(self) -> str:
-        """Return all that it has written to stderr so far."""
+        """Return the text that the replica has written to stderr so far."""
         return self._log.read_text(errors="replace")
 
     def tail(self, lines: int = 25) -> str:
-        """Return its last lines, for failures."""
+        """Return the last lines of the replica, for the message of a failure."""
         kept = [line[:300] for line in self.stderr.splitlines()[-lines:]]
         return "\n".join([f"-- replica {self.process.pid}, exit code {self.process.poll()}", *kept])
 
@@ -121,7 +121,7 @@ class Replica:
             self._seen = psutil.Process(self.process.pid).children(recursive=True)
         return [process.pid for process in self._seen]
 
-    # -- signals and its end
+    # -- signals and exit
 
     def wait_ready(self, seconds: float = WAIT_LIMIT) -> Replica:
         """Wait until tasks may start."""
@@ -139,12 +139,12 @@ class Replica:
         self.process.send_signal(number)
 
     def wait_exit(self, seconds: float = WAIT_LIMIT) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait until the replica has ended, and return its exit code."""
         until(lambda: self.process.poll() is not None, lambda: f"it has not ended\n{self.tail()}", seconds)
         return self.process.returncode
 
     def stop(self, seconds: float = WAIT_LIMIT) -> int:
-        """Send SIGTERM, and return its exit code after the drain."""
+        """Send SIGTERM, and return the exit code after the drain."""
         self.send(signal.SIGTERM)
         return self.wait_exit(seconds)
 

@@ -79,7 +79,7 @@ def task(sequence: int, payload: str, key: bytes | None = None, partition: int =
 
 
 def submit(bootstrap: str, topic: str, submissions: Iterable[Submission]) -> list[Sent]:
-    """Send, partitioned as Java clients do, and wait until every record is confirmed."""
+    """Send records, partitioned as Java clients do, and wait until every record is confirmed."""
     settings = {"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 5, **_QUIET}
     producer = Producer({**settings, "enable.idempotence": True, "message.max.bytes": 2_000_000})
     sent: list[Sent] = []
@@ -112,12 +112,12 @@ class Reader:
         settings |= {"isolation.level": "read_committed", "enable.auto.commit": "false", "fetch.wait.max.ms": "50"}
         # Large answers; what came meanwhile is read in any case.
         self._settings = {**settings, "auto.offset.reset": "earliest", "message.max.bytes": "20000000"}
-        # Not asked for: right after a topic was made, its metadata may still be empty.
+        # The partitions are not looked up: right after a topic is created, its metadata may still be empty.
         self._partitions = [TopicPartition(topic, number, 0) for number in range(partitions)]
         self._connect()
 
     def _connect(self) -> None:
-        """Begin with a new client, after an outage that has cost the last one all its brokers (decision 0075)."""
+        """Begin with a new client, also when an outage has cost the previous one all its brokers (decision 0075)."""
         self._watch = BrokerWatch(logged=False)
         self._consumer = Consumer(self._watch.watched(self._settings))
         self._consumer.assign(self._partitions)

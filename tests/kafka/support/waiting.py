@@ -1,4 +1,4 @@
-"""Waiting, always as polling until a deadline. A failure says what was missing."""
+"""Waiting by polling until a deadline. A failure says what did not happen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hard Hypothesis looks: quickly at every run, thoroughly with ``HYPOTHESIS_PROFILE=ci``."""
+"""Profiles of Hypothesis: a quick one for every run, and a thorough one with ``HYPOTHESIS_PROFILE=ci``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# Machines are slow at times: what a law says has nothing to do with how long one example takes.
+# Machines are slow at times, and a law does not depend on the time of an example.
 _SLOW = [HealthCheck.too_slow]
 
-# The same examples in every run of one version, so that a new failure is the change's. The other profile explores.
+# The same examples in every run of one version, so that a new failure comes from a change. The other one explores.
 settings.register_profile(
     "quick",
     max_examples=25,
@@ -22,5 +22,5 @@ settings.register_profile("ci", max_examples=1_000, stateful_step_count=60, dead
 
 
 def load() -> None:
-    """Use the profile that the environment names, else the quick one."""
+    """Use the profile that the environment names, or else the quick one."""
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

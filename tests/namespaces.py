@@ -18,7 +18,7 @@ KINDS = ("net", "mnt")
 def kept() -> Iterator[None]:
     """Fail if the code inside has moved this process to other namespaces.
 
-    There is no way back to a port or a mount of before: all later tests of this process would find no broker.
+    The process cannot return to its former ports and mounts, so all its later tests would find no broker.
     """
     before = _namespaces()
     try:

@@ -1,4 +1,4 @@
-"""Ports for what the tests start."""
+"""Ports for servers that the tests start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import socket
 import threading
 
-# Below those that the kernel gives to outgoing connections: nobody takes one between this look and its use.
+# Below the ports of outgoing connections, so that the kernel gives none away between the check and its use.
 PORTS = range(20_000, 32_000)
 
 _lock = threading.Lock()
@@ -16,10 +16,10 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses now, and that no other caller was given. Any thread.
+    """Return a free port of the loopback interface that no other caller was given. Any thread may call it.
 
-    Between this look and its use another test would find it free as well. Test processes that run beside each other
-    choose from separate ports.
+    Another test would find a port free as well, between the check and its use. So test processes that run at the same
+    time choose from separate ports.
     """
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ours = PORTS[number :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

@@ -1,4 +1,4 @@
-"""A real Kafka broker with a second listener that wants TLS and a password: SASL_SSL, SCRAM-SHA-512."""
+"""A real Kafka broker with a second listener that requires TLS and a password: SASL_SSL, SCRAM-SHA-512."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_api: Any = admin  # not all it has is in the types
+_api: Any = admin  # its types are incomplete
 USER, PASSWORD = "app", "tr0ub4dor"
 _SECONDS = 30.0
 _SETTINGS = r"""
@@ -32,7 +32,7 @@ listener.name.secured.ssl.keystore.location={pem}
 
 
 class SecuredBroker(Broker):
-    """Its ``bootstrap`` is the plain listener, for the tests' own clients."""
+    """A broker whose ``bootstrap`` is the plain listener, for the clients of the tests."""
 
     def __init__(self, folder: Path, properties: str = "") -> None:
         port, secured, controller = free_port(), free_port(), free_port()
@@ -42,7 +42,7 @@ class SecuredBroker(Broker):
         self._certificate = make_certificate(folder)
 
     def client(self) -> dict[str, str]:
-        """How a client of the secured listener is configured."""
+        """Return the properties of a client of the secured listener."""
         return {
             "security.protocol": "sasl_ssl",
             "ssl.ca.location": str(self._certificate),
@@ -52,7 +52,7 @@ class SecuredBroker(Broker):
         }
 
     def add_user(self) -> None:
-        """Make the password known."""
+        """Add the user and its password to the broker."""
         client = _api.AdminClient({"bootstrap.servers": self.bootstrap})
         scram = _api.ScramCredentialInfo(_api.ScramMechanism.SCRAM_SHA_512, 4096)
         wanted = _api.UserScramCredentialUpsertion(USER, scram, PASSWORD.encode())
@@ -61,7 +61,7 @@ class SecuredBroker(Broker):
 
 @contextlib.contextmanager
 def secured_broker(folder: Path, properties: str = "") -> Iterator[SecuredBroker]:
-    """A broker that is gone at the end. ``properties`` are further lines of its settings."""
+    """Yield a broker, and remove it at the end. ``properties`` are further lines of its settings."""
     broker = SecuredBroker(folder, properties)
     try:
         broker.script("up")

@@ -1,4 +1,4 @@
-"""A module of a user, as tests write it."""
+"""Modules of users, written by tests."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def writing_modules(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[Write]:
-    """Gives a function that writes a module into the current directory, which is not on the path yet.
+    """Yield a function that writes a module into the current directory, which is not on the path yet.
 
-    It is called with the source and perhaps another name, and returns the name. What was imported is forgotten.
+    The function takes the source and perhaps another name, and returns the name. The end removes imported modules.
     """
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))

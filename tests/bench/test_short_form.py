@@ -1,4 +1,4 @@
-"""scripts/bench for real, as short as it can be: two workloads on a broker, without the peers that need a download."""
+"""The shortest real run of scripts/bench: two workloads on a broker, without the peers that need a download."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(240)]
 SHORT = QUICK._replace(backlog=60_000, empty_tasks=20_000, peers=True)
 
 
-def test_the_short_form_measures_publishes_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_short_form_measures_and_publishes_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environments, "FOLDER", tmp_path / "peers")
     monkeypatch.setattr(suite, "RESULTS", tmp_path / "docs/benchmarks/results.json")
     monkeypatch.setattr(suite, "DOCUMENT", tmp_path / "docs/benchmarks.md")
@@ -45,8 +47,8 @@ def _pictures(text: str) -> list[str]:
     return [line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
 
 
-def test_the_workloads_of_the_worker_alone() -> None:
-    """Short tasks behind a long one, scale-out in mid-task, a crash, a limit, the client, and chains."""
+def test_the_workloads_without_peers_are_measured() -> None:
+    """They are short tasks behind a long one, scale-out in mid-task, a crash, a limit, the client, and chains."""
     names = ("short-behind-long", "scale-out", "crash-segfault", "time-limit", "client", "chains")
 
     report, failed = suite.measure(QUICK, names, "scripts/bench", lambda _report: None)

@@ -64,7 +64,7 @@ def malformed_started(e: Evidence) -> Evidence:
 
 
 def attempts(e: Evidence, count: int) -> Evidence:
-    """The second request raises that many times before its good finish."""
+    """Return a run whose second request raises that many times before its good finish."""
     limit = e.options.max_attempts
     failures = [
         entry(event, 1, 0.8 + n / 1000 + later, min(n + 1, limit), pid=10)
@@ -88,13 +88,13 @@ def overtaken(e: Evidence) -> Evidence:
 
 
 def overlapping(e: Evidence) -> Evidence:
-    """The second request starts while the first one runs in another process."""
+    """Return a run whose second request starts while the first one runs in another process."""
     moved = [one._replace(time=0.2, pid=10) if one[:1] + one[3:4] == ("start", (0, 1)) else one for one in e.journal]
     return replace(e, journal=moved)
 
 
 def retried_behind_its_successor(e: Evidence) -> Evidence:
-    """The first request fails, the second one runs, then the first one is retried."""
+    """Return a run whose first request fails and starts again after the second one has run."""
     failed = [one._replace(event="raise") if one == e.journal[1] else one for one in e.journal]
     return replace(e, journal=[*failed, entry("start", 0, 1.5, attempt=2), entry("end", 0, 1.6, attempt=2)])
 

@@ -1,4 +1,4 @@
-"""A run without a fault, from which tests take something away or add something wrong."""
+"""The evidence of a good run. Tests remove a part of it, or add a wrong part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entry(event: str, offset: int, time: float, attempt: int = 1, pid: int = 9, 
 
 
 def good(guarantee: str = "exactly-once", ordering: str = "partition") -> Evidence:
-    """Three tasks and one dead letter."""
+    """Return a run with three tasks and one dead letter."""
     tasks = range(3)
     sent = {**{(0, n): item(n) for n in tasks}, (0, 3): item(3, "null")}
     return Evidence(
@@ -42,5 +42,5 @@ def good(guarantee: str = "exactly-once", ordering: str = "partition") -> Eviden
 
 
 def broken(evidence: Evidence) -> set[str]:
-    """The invariants that are broken."""
+    """Return the invariants that are broken."""
     return {violation.invariant for violation in oracle.judge(evidence)}

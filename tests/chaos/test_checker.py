@@ -1,4 +1,4 @@
-"""The independent checker: a valid history, and planted faults of every kind that it knows."""
+"""The independent checker: a valid history, and histories with a violation of each kind that it knows."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def test_a_good_history_is_valid(guarantee: str, ordering: str, tmp_path: Path) 
     assert check(good(guarantee, ordering), tmp_path) == []
 
 
-def test_a_planted_duplicate(tmp_path: Path) -> None:
+def test_the_checker_finds_a_second_answer(tmp_path: Path) -> None:
     twice = [*good().answers, answer(1)]
     assert check(replace(good(), answers=twice), tmp_path) == ["0/1 has 2 answers"]
     assert check(replace(good("at-most-once"), answers=twice), tmp_path) == ["0/1 has 2 answers"]
     assert check(replace(good("at-least-once"), answers=twice), tmp_path) == []
 
 
-def test_a_planted_loss(tmp_path: Path) -> None:
+def test_the_checker_finds_a_missing_answer(tmp_path: Path) -> None:
     assert check(replace(good(), answers=good().answers[1:]), tmp_path) == ["0/0 was sent and has no answer"]
     assert check(replace(good("at-most-once"), answers=good().answers[1:]), tmp_path) == []
 
 
-def test_a_planted_answer_to_nothing(tmp_path: Path) -> None:
+def test_the_checker_finds_an_answer_to_a_request_that_was_never_sent(tmp_path: Path) -> None:
     more = replace(good(), answers=[*good().answers, answer(7)])
     assert check(more, tmp_path) == ["0/7 was never sent and has an answer"]
     assert check(replace(more, resent=[item(1)]), tmp_path) == []
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once", "at-most-once"])
-def test_a_planted_reordering(guarantee: str, tmp_path: Path) -> None:
+def test_the_checker_finds_a_first_start_out_of_order(guarantee: str, tmp_path: Path) -> None:
     evidence = good(guarantee)
     late = [one._replace(time=9.0) if one.record == (0, 0) else one for one in evidence.journal]
     assert check(replace(evidence, journal=late), tmp_path) == ["0/0 first started after 0/2"]
@@ -59,7 +59,7 @@ def test_a_planted_reordering(guarantee: str, tmp_path: Path) -> None:
     assert check(replace(keyed, sent=same), tmp_path) == ["0/0 first started after 0/2"]
 
 
-def test_too_many_starts(tmp_path: Path) -> None:
+def test_the_checker_finds_too_many_starts(tmp_path: Path) -> None:
     limit = good().options.max_attempts
     failures = [entry("start", 2, 2.0 + n / 100, n + 1) for n in range(limit)]
     assert check(replace(good(), journal=[*good().journal, *failures]), tmp_path) == []
@@ -89,11 +89,11 @@ def test_a_failure_that_no_commit_recorded_may_be_repeated(
     assert len(check(replace(good(), journal=[*good().journal, *failed, *crash, *failures]), tmp_path)) == found
 
 
-def test_an_offset_that_is_not_committed(tmp_path: Path) -> None:
+def test_the_checker_finds_an_offset_that_is_not_committed(tmp_path: Path) -> None:
     assert check(replace(good(), committed={0: 3}), tmp_path) == ["partition 0 is committed up to 3 of 4"]
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_of_the_checker_is_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "history.jsonl"
     history.write(good(), file)
     assert checker.main([str(file)]) == 0
@@ -105,7 +105,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert checker.main([]) == 2
 
 
-def test_it_shares_no_code_with_the_invariants() -> None:
+def test_the_checker_shares_no_code_with_the_invariants() -> None:
     names = [
         node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(ast.parse(Path(checker.__file__).read_text()))

@@ -1,4 +1,4 @@
-"""Requests submitted through the client: what the suite remembers of them, and of their futures."""
+"""Requests submitted through the client, as the suite records them and their futures."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FakeSubmitter:
 
 
 class FakeClient:
-    """Confirms each request at once, but for the second. Every future resolves to the token of its payload."""
+    """A client that confirms every request but the second. Every future resolves to the token of its payload."""
 
     payloads: list[str]
 
@@ -85,7 +85,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> tuple[Clients, FakeSubmitter]:
     return clients, submitter
 
 
-def test_confirmed_requests_are_known_with_the_sequence_of_the_client(sent: tuple[Clients, FakeSubmitter]) -> None:
+def test_confirmed_requests_are_recorded_with_the_sequence_of_the_client(sent: tuple[Clients, FakeSubmitter]) -> None:
     _, submitter = sent
     assert len(submitter.added) == 5
     for (_, offset), (item, planned) in submitter.added.items():
@@ -95,7 +95,7 @@ def test_confirmed_requests_are_known_with_the_sequence_of_the_client(sent: tupl
     assert [one.sequence for one in submitter.resent] == [2]  # it may be in the topic
 
 
-def test_what_futures_resolve_to(sent: tuple[Clients, FakeSubmitter]) -> None:
+def test_futures_are_recorded_with_their_outcomes_and_found_again_by_id(sent: tuple[Clients, FakeSubmitter]) -> None:
     clients, submitter = sent
     resolved = clients.resolved(submitter.added.keys())
     assert resolved.keys() == submitter.added.keys()
@@ -107,7 +107,7 @@ def test_what_futures_resolve_to(sent: tuple[Clients, FakeSubmitter]) -> None:
 
 
 class FailingClient(FakeClient):
-    """The first client fails at its fourth request. The first attempt to make another one fails as well."""
+    """A client that fails at its fourth request if it is the first one. The second one cannot be created."""
 
     made = 0
 
@@ -132,7 +132,7 @@ class FailingClient(FakeClient):
 
 
 def test_a_client_that_has_failed_is_replaced_and_its_futures_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chaos, seed 236: its producer had failed in an outage, and the run ended there."""
+    """In the suite, seed 236, the producer of a client failed in an outage, and the run ended because of that."""
     monkeypatch.setattr(worker, "Client", FailingClient, raising=False)
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
     submitter: Any = FakeSubmitter()

@@ -69,7 +69,7 @@ def test_a_kafka_client_waits_for_the_right_time_under_a_clock_that_jumped(tmp_p
     assert output_after_a_jump(Clocks(tmp_path, {"clocks"}), _CLIENT, JUMP) == "in time\n"
 
 
-def test_without_the_feature_no_clock_is_touched(tmp_path: Path) -> None:
+def test_no_clock_is_shifted_without_the_feature(tmp_path: Path) -> None:
     assert Clocks(tmp_path, {"json"}).environment("r0") == {}
 
 
@@ -79,6 +79,6 @@ def test_a_shifted_stamp_is_recognized(shift: int, off: float) -> None:
     assert unshifted(1e9 + off + shift, near=1e9) == 1e9 + off
 
 
-def test_a_plan_without_the_right_has_no_jumps() -> None:
+def test_a_plan_has_no_clock_jumps_if_the_machine_does_not_allow_them() -> None:
     drawn = plans.draw(Options(3, faults=30, features="clocks"), rights=())
     assert not [one for one in drawn.faults if one.kind.area == "clock"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_journal_whose_last_line_was_cut_off(tmp_path: Path) -> None:
+def test_a_last_line_of_a_journal_that_was_cut_off_is_ignored(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.write_text("start r0 9 0 1 1 2.5 0\nend r0 9 0 1 1 3.5 0\nstart r0 9 0")
     assert read_journal(journal) == [entry("start", 1, 2.5), entry("end", 1, 3.5)]
@@ -44,13 +44,13 @@ def test_a_request_that_ends_its_process_opens_a_window_for_its_replica_alone() 
     assert found.replicas == {"r1"}
 
 
-def test_a_process_that_survived_explains_nothing() -> None:
+def test_a_crash_that_its_process_survived_explains_nothing() -> None:
     """A request that runs out of memory announces a crash before it knows whether the process ends."""
     crash = [*good().journal, entry("crash", 7, 4.1, pid=5), entry("raise", 7, 4.2, pid=5)]
     assert windows(replace(good(), journal=crash)) == []
 
 
-def test_a_fault_of_all_replicas_explains_what_any_replica_did() -> None:
+def test_a_fault_of_all_replicas_explains_events_of_any_replica() -> None:
     everywhere, one = FaultWindow(1.0, 2.0), FaultWindow(1.0, 2.0, frozenset({"r0"}))
     assert explained((0.0, 1.5), {"r1"}, [everywhere])
     assert not explained((0.0, 1.5), {"r1"}, [one])

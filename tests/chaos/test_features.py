@@ -1,4 +1,4 @@
-"""The features of a run: what is drawn for them, and their invariants, each seen broken."""
+"""The features of a run: their parts of a plan, and a violation of each of their invariants."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from worker.formats import FORMATS
 EVERYTHING = "+".join(features.FEATURES)
 
 
-# -- what is drawn
+# -- plans
 
 
-def test_features_are_named_in_one_order_with_what_they_need() -> None:
+def test_features_are_sorted_and_include_the_features_that_they_need() -> None:
     assert features.parse("", 1) == ""
     assert features.parse("limits+cancels", 1) == "cancels+isolation+limits"
     assert features.parse("drawn", 1) == features.parse("drawn", 1)
@@ -43,7 +43,7 @@ def test_features_that_need_private_brokers_or_spark_are_not_drawn() -> None:
     assert drawn == features.FEATURES.keys() - private - {"pipeline"}
 
 
-def test_the_state_topic_is_set_only_where_it_is_needed() -> None:
+def test_the_state_topic_is_set_only_if_a_feature_needs_it() -> None:
     assert features.use_states(["isolation", "detaching"])
     assert not features.use_states(["isolation", "json"])
     assert features.settings(["extra-slots"]) == {"WORKER_LONG_AFTER": "1s", "WORKER_EXTRA_SLOTS": "1"}
@@ -70,7 +70,7 @@ def test_features_do_not_change_the_other_requests() -> None:
         assert other.kind in featured or one == other._replace(cancel_after=None)
 
 
-def test_under_json_no_request_is_protobuf_and_malformed_ones_are_no_text() -> None:
+def test_under_json_requests_are_json_and_malformed_ones_are_not_text() -> None:
     for one in drawn("json").items:
         if one.kind not in requests.MALFORMED:
             assert sequence_of(one.value or b"") == one.sequence
@@ -80,7 +80,7 @@ def test_under_json_no_request_is_protobuf_and_malformed_ones_are_no_text() -> N
                 one.value.decode()
 
 
-def test_messages_in_both_formats() -> None:
+def test_messages_are_decoded_in_both_formats() -> None:
     assert sequence_of(request(7, "{}")) == sequence_of(json_request(7, "{}")) == 7
     assert response(b'{"sequence": 7, "outcome": "OK", "origin": {"offset": "42"}}').origin.offset == 42
 
@@ -89,7 +89,7 @@ def test_messages_in_both_formats() -> None:
 
 
 def with_steps(*resumes: tuple[float, int]) -> Evidence:
-    """The first request has made checkpoints 1 to 3 at 0.1, 0.2 and 0.3 s, then started again at 5 s."""
+    """Return a run whose first request saved checkpoints 1 to 3 at 0.1, 0.2 and 0.3 s, then resumed at these times."""
     journal = [entry("resume", 0, time)._replace(step=step) for time, step in resumes]
     journal += [entry("checkpoint", 0, step / 10)._replace(step=step) for step in (1, 2, 3)]
     states = [StateRecord((0, 0), step / 10, start=(1, 1), step=step) for step in (1, 2, 3)]
@@ -102,16 +102,16 @@ def with_steps(*resumes: tuple[float, int]) -> Evidence:
         ((5.0, 3), set()),
         ((5.0, 2), {"checkpoints"}),  # goes back
         ((5.0, 0), {"checkpoints"}),
-        ((1.05, 0), set()),  # nothing was confirmed for long enough
+        ((1.05, 0), set()),  # no checkpoint was confirmed for long enough
         ((5.0, 4), set()),  # died before it journaled its checkpoint
-        ((5.0, 5), {"checkpoints"}),  # nobody made it
+        ((5.0, 5), {"checkpoints"}),  # no start saved it
     ],
 )
-def test_a_start_goes_on_from_the_last_confirmed_checkpoint(resume: tuple[float, int], found: set[str]) -> None:
+def test_a_start_resumes_from_the_last_confirmed_checkpoint(resume: tuple[float, int], found: set[str]) -> None:
     assert broken(with_steps(resume)) == found
 
 
-def test_what_an_earlier_start_writes_late_does_not_count() -> None:
+def test_a_late_checkpoint_of_an_earlier_start_does_not_count() -> None:
     e = with_steps((5.0, 3))
     zombie = StateRecord((0, 0), 1.0, start=(0, 9), step=9)
     assert broken(replace(e, states=[*e.states, zombie])) == set()
@@ -121,10 +121,10 @@ def test_what_an_earlier_start_writes_late_does_not_count() -> None:
     assert broken(replace(with_steps((5.0, 0)), states=[*e.states, removed])) == set()
 
 
-# -- requests to cancel
+# -- cancel requests
 
 
-def test_only_what_was_to_be_cancelled_may_be_answered_cancelled() -> None:
+def test_only_a_request_with_a_cancel_request_may_be_answered_cancelled() -> None:
     e = replace(good(), answers=[answer(0, "CANCELLED"), *good().answers[1:]])
     assert broken(e) == {"outcome"}
     assert broken(replace(e, cancelled={(0, 0): 0.1})) == set()
@@ -143,7 +143,7 @@ def test_a_request_does_not_start_long_after_it_was_cancelled(
     assert broken(e) == found
 
 
-def test_at_most_once_what_was_cancelled_without_a_start_may_be_reported_as_lost() -> None:
+def test_at_most_once_a_request_cancelled_without_a_start_may_be_reported_as_lost() -> None:
     """The next owner does not know of an answer whose commit was lost. A result without a start is a contradiction."""
     g = good("at-most-once")
     journal = [one for one in g.journal if one.record != (0, 0)]
@@ -157,7 +157,7 @@ def test_at_most_once_what_was_cancelled_without_a_start_may_be_reported_as_lost
 
 
 def with_follow_ups(guarantee: str, count: int) -> Evidence:
-    """The first request sends ``count`` requests, which are behind the others."""
+    """Return a run whose first request sends ``count`` requests, which are behind the others."""
     places = [(0, 4 + n) for n in range(count)]
     g = good(guarantee)
     return replace(
@@ -212,7 +212,7 @@ ECHO = Resolved("OK", "echo-0", "echo-0")
 
 
 def submitted(future: Resolved = ECHO, found_again: Resolved = ECHO) -> Evidence:
-    """The first request was submitted through the client. Its result must be "echo-0"."""
+    """Return a run whose first request was submitted through the client. Its result must be "echo-0"."""
     return replace(good(), futures={(0, 0): future}, found_again={(0, 0): found_again})
 
 
@@ -240,7 +240,7 @@ def test_at_most_once_a_future_without_an_answer_does_not_resolve() -> None:
 
 
 def test_the_suite_encodes_requests_as_the_client_does() -> None:
-    """The bytes of a dead letter are compared with them."""
+    """The suite compares the bytes of a dead letter with these bytes."""
     for name, ours in (("protobuf", request), ("json", json_request)):
         assert FORMATS[name].encode_request(7, '{"do": "echo"}') == ours(7, '{"do": "echo"}')
         assert payload_of(ours(7, '{"do": "echo"}')) == '{"do": "echo"}'
@@ -251,14 +251,14 @@ def test_the_suite_encodes_requests_as_the_client_does() -> None:
 
 @pytest.mark.parametrize(("used", "found"), [("isolation", set()), ("", {"starts"})])
 def test_a_request_that_ends_its_child_process_starts_again(used: str, found: set[str]) -> None:
-    """Without isolation the process of this journal went on to write, so it survived."""
+    """Without isolation, the process of this journal wrote after the crash, so it had survived."""
     crash = [entry("start", 1, 0.8), entry("crash", 1, 0.85)]
     e = replace(good(), options=replace(good().options, features=used), journal=[*good().journal, *crash])
     later = [one._replace(attempt=2) if one.record == (0, 1) and one.time >= 1 else one for one in e.journal]
     assert broken(replace(e, journal=later)) == found
 
 
-def test_at_most_once_a_child_process_that_dies_is_answered() -> None:
+def test_at_most_once_a_request_whose_child_process_dies_is_answered() -> None:
     g = good("at-most-once")
     e = replace(g, options=replace(g.options, features="isolation"))
     assert requests.expected(item(0, "segfault"), "at-most-once", isolated=True) >= {"DEAD_LETTERED"}
@@ -270,5 +270,5 @@ def test_at_most_once_a_child_process_that_dies_is_answered() -> None:
 
 @pytest.mark.parametrize(("committed", "end"), [(7, 7), (8, 8), (9, 9), (6, 7), (10, 7), (0, 7)])
 def test_a_commit_may_be_before_or_behind_the_markers_of_transactions(committed: int, end: int) -> None:
-    """The last request is at 6, and two markers are behind it."""
+    """The last request is at 6, and two markers follow it."""
     assert watch.ends_of({0: committed}, {0: 9}, {0: 7}) == {0: end}

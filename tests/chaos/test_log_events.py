@@ -1,4 +1,4 @@
-"""What replicas report in their logs."""
+"""Events in the logs of replicas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def logs_of(folder: Path, *lines: str) -> list[Path]:
     return [log]
 
 
-def test_requests_that_were_reported_as_lost(tmp_path: Path) -> None:
+def test_requests_that_were_reported_as_lost_are_read_from_the_log(tmp_path: Path) -> None:
     lost = line(1, log_events.TASKS_LOST, partition="requests[3]", offsets=["4-5", "9-9"])
     assert log_events.lost(logs_of(tmp_path, "Traceback", lost)) == {(3, 4), (3, 5), (3, 9)}
 
@@ -37,7 +37,7 @@ def test_abandoned_clients_are_counted_by_process(tmp_path: Path) -> None:
     assert log_events.hung_clients(logs_of(tmp_path, line(1, log_events.PROCESS_STARTED))) == 0
 
 
-def test_the_duration_of_a_hold_ends_with_the_next_rebalance_and_cut_off_lines_are_left_out(tmp_path: Path) -> None:
+def test_a_hold_ends_with_the_next_rebalance_and_cut_off_lines_are_ignored(tmp_path: Path) -> None:
     lines = [
         line(1, log_events.HOLDING, partitions=["t[1]", "t[2]"]),
         line(2, log_events.ASSIGNED, "r0-0", partitions=["t[3]"]),
@@ -49,7 +49,7 @@ def test_the_duration_of_a_hold_ends_with_the_next_rebalance_and_cut_off_lines_a
 
 
 def test_a_partition_that_another_process_has_is_not_held(tmp_path: Path) -> None:
-    """A process that gives one back in order may have nothing more to log for long."""
+    """A process that gives a partition back in order may log nothing more for long."""
     lines = [
         line(3, log_events.ASSIGNED, "r1-0", partitions=["t[2]"]),
         line(1, log_events.HOLDING, partitions=["t[1]", "t[2]"]),
@@ -65,7 +65,7 @@ def test_a_hold_is_measured_although_the_clock_jumps(tmp_path: Path) -> None:
         assert log_events.holds(logs_of(tmp_path, begin, end), NOW) == [("r0-1", 7.0)]
 
 
-def test_processes_and_their_assignments(tmp_path: Path) -> None:
+def test_processes_and_their_assignments_are_read_from_the_log(tmp_path: Path) -> None:
     started = line(1, log_events.PROCESS_STARTED, pid=77)
     (log,) = logs_of(tmp_path, line(0, log_events.SUPERVISOR_STARTED), started, line(2, log_events.ASSIGNED, "r0-0"))
     assert log_events.supervising(log)
@@ -73,9 +73,9 @@ def test_processes_and_their_assignments(tmp_path: Path) -> None:
     assert log_events.assigned_processes(log) == {"r0-0"}
 
 
-def test_the_names_are_those_that_the_worker_logs() -> None:
-    """The suite would wait for an event that never comes, or see no losses, if one of them were renamed."""
-    from worker.vocabulary import EVENTS  # noqa: PLC0415 - the one test that looks at the worker
+def test_the_suite_reads_only_events_that_the_worker_logs() -> None:
+    """If an event were renamed, the suite would wait for it in vain, or see no losses."""
+    from worker.vocabulary import EVENTS  # noqa: PLC0415 - the only test that imports the worker
 
     names = {
         *log_events.REBALANCES,

@@ -1,4 +1,4 @@
-"""The mutants fit the code, and a mutant that is not noticed is reported."""
+"""The mutants match the code, and a mutant that no test catches is reported."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.chaos.broken_runs import BROKEN
 if TYPE_CHECKING:
     from pathlib import Path
 
-OTHER_INVARIANTS = {"checkpoints", "cancel", "follow-ups"}  # seen broken in test_features.py
+OTHER_INVARIANTS = {"checkpoints", "cancel", "follow-ups"}  # test_features.py has a violation of each
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
-def test_every_mutant_fits_the_code_and_is_python(mutant: Mutant, tmp_path: Path) -> None:
+def test_every_mutant_matches_the_code_and_is_valid_python(mutant: Mutant, tmp_path: Path) -> None:
     file = tmp_path / mutant.file
     file.parent.mkdir(parents=True)
     file.write_text((ROOT / mutant.file).read_text())
@@ -52,7 +52,9 @@ def test_the_first_test_that_fails_is_named(tmp_path: Path) -> None:
     ("verdicts", "code"),
     [(["test_a", "test_b"], 0), (["test_a", ""], 1), (["", mutants.StaleError("gone")], 2)],
 )
-def test_the_exit_code(verdicts: list[str | Exception], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_code_tells_whether_every_mutant_was_caught(
+    verdicts: list[str | Exception], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = list(verdicts)
 
     def caught(_: Mutant) -> str:

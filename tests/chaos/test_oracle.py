@@ -1,4 +1,4 @@
-"""Every invariant is seen broken: the oracle is given the evidence of a good run with one thing wrong."""
+"""The oracle finds a violation of every invariant in the evidence of a good run with one wrong part."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_at_most_once_a_started_request_may_be_lost() -> None:
     [(False, False, {"lost"}), (True, False, {"lost"}), (False, True, {"lost"}), (True, True, set())],
 )
 def test_at_most_once_a_loss_has_to_be_reported_and_explained(*, reported: bool, fault: bool, found: set[str]) -> None:
-    """The worker's own report excuses nothing."""
+    """The report of the worker alone excuses nothing."""
     e = unanswered(good("at-most-once"))
     never = replace(e, journal=[one for one in e.journal if one.record != (0, 0)])
     never = replace(never, reported_lost=frozenset([(0, 0)] if reported else ()))
@@ -77,16 +77,14 @@ def test_at_most_once_a_loss_has_to_be_reported_and_explained(*, reported: bool,
         (FaultWindow(500.0, 501.0), {"duplicate", "starts", "handler order"}),
     ],
 )
-def test_at_least_once_a_fault_excuses_what_it_overlaps_on_its_replica(fault: FaultWindow, found: set[str]) -> None:
+def test_at_least_once_a_fault_excuses_repetitions_on_its_replica_only(fault: FaultWindow, found: set[str]) -> None:
     twice = replace(answered_twice(started_again(good("at-least-once"))), fault_windows=[fault])
     assert broken(twice) <= found
     assert broken(twice) >= found - {"handler order"}
 
 
 @pytest.mark.parametrize(("hit", "found"), [({"r1"}, set()), ({"r2"}, {"starts", "duplicate", "handler order"})])
-def test_a_process_that_was_replaced_and_wakes_up_may_start_a_request_after_its_successor(
-    hit: set[str], found: set[str]
-) -> None:
+def test_a_process_that_wakes_up_may_start_a_request_after_its_successor(hit: set[str], found: set[str]) -> None:
     e = good("at-least-once")
     late = [entry("start", 1, 1.1, pid=10, replica="r1"), entry("end", 1, 1.4, pid=10, replica="r1")]
     frozen = FaultWindow(0.2, 1.0, frozenset(hit))
@@ -96,7 +94,7 @@ def test_a_process_that_was_replaced_and_wakes_up_may_start_a_request_after_its_
 
 @pytest.mark.parametrize(("hit", "found"), [("r1", set()), ("r2", {"duplicate"})])
 def test_a_request_answered_without_a_start_may_be_answered_again_after_a_fault(hit: str, found: set[str]) -> None:
-    """It was cancelled, and the commit with that answer was lost. The fault lies before the only start (seed 205)."""
+    """The request was cancelled, and the commit of that answer was lost before the only start (seed 205)."""
     e = good("at-least-once")
     journal = [one._replace(time=one.time + 10.0) for one in e.journal]
     early = answer(2, "CANCELLED", at=1.0)._replace(replica="r1")
@@ -110,7 +108,7 @@ def test_exactly_once_no_fault_excuses_a_second_answer() -> None:
     assert broken(replace(answered_twice(good()), fault_windows=[FaultWindow(0.0, 9.0)])) == {"duplicate"}
 
 
-def test_with_a_store_rows_are_exact_and_answers_at_least_once() -> None:
+def test_with_a_store_rows_are_exactly_once_and_answers_at_least_once() -> None:
     rows = {(0, n): 1 for n in range(3)}
     e = replace(good(), options=Options(1, "exactly-once", store="sqlite"), effects=rows)
     assert broken(e) == set()
@@ -150,11 +148,11 @@ def test_as_many_attempts_as_the_limit_are_allowed() -> None:
     [
         (FaultWindow(0.5, 1.2, R0, blocks=True), set()),
         (FaultWindow(0.5, 1.2, R1, blocks=True), {"attempts"}),  # hit another replica
-        (FaultWindow(0.5, 1.2, R0), {"attempts"}),  # a kill lets everything be committed
+        (FaultWindow(0.5, 1.2, R0), {"attempts"}),  # a kill prevents no commit
         (FaultWindow(500.0, 501.0, R0, blocks=True), {"attempts"}),
     ],
 )
-def test_a_start_may_go_uncounted_only_where_nothing_could_be_committed(fault: FaultWindow, found: set[str]) -> None:
+def test_a_start_may_go_uncounted_only_while_a_fault_prevents_commits(fault: FaultWindow, found: set[str]) -> None:
     assert broken(replace(too_many_attempts(good()), fault_windows=[fault])) == found
 
 
@@ -176,7 +174,7 @@ def test_one_start_may_go_uncounted_if_it_crashes_at_once(later: float, allowed:
 def test_a_failure_that_no_commit_recorded_may_be_repeated(
     number: int, pid: int, later: float, *, allowed: bool
 ) -> None:
-    """Another request crashed its process before it did anything else, and the next process made the attempt again."""
+    """Another request crashed the process right after the failure. The next process made the attempt again."""
     e = attempts(good(), good().options.max_attempts)
     failed = [entry("start", 1, 0.5, number, pid=pid), entry("raise", 1, 0.5, number, pid=pid)]
     crash = [entry("start", 2, 0.5 + later, pid=pid), entry("crash", 2, 0.5 + later, pid=pid)]
@@ -185,7 +183,7 @@ def test_a_failure_that_no_commit_recorded_may_be_repeated(
 
 @pytest.mark.parametrize(("pid", "allowed"), [(11, True), (10, False)])
 def test_the_last_failure_may_be_repeated_as_well(pid: int, *, allowed: bool) -> None:
-    """Its dead letter was not committed."""
+    """The dead letter was not committed."""
     limit = good().options.max_attempts
     e = attempts(good(), limit)
     again = [entry("start", 1, 0.95, limit, pid=pid), entry("raise", 1, 0.95, limit, pid=pid)]
@@ -193,15 +191,15 @@ def test_the_last_failure_may_be_repeated_as_well(pid: int, *, allowed: bool) ->
 
 
 def test_at_most_once_no_start_goes_uncounted() -> None:
-    """Its second start is one too many, whatever the fault."""
+    """A second start is one too many, whatever the fault."""
     failed = [entry("start", 1, 0.8), entry("raise", 1, 0.9), entry("start", 1, 1.0), entry("raise", 1, 1.1)]
     twice = [*(one for one in good().journal if one.record != (0, 1)), *failed]
     block = FaultWindow(0.0, 9.0, blocks=True)
     assert "attempts" in broken(replace(good("at-most-once"), journal=twice, fault_windows=[block]))
 
 
-def test_an_innocent_request_may_become_a_dead_letter_only_when_it_has_used_up_its_attempts() -> None:
-    """With the default of three attempts, processes that are killed from outside take innocent requests with them."""
+def test_a_healthy_request_may_become_a_dead_letter_only_after_its_last_attempt() -> None:
+    """Faults that kill a process also use up attempts of a healthy request. The default limit is three."""
     e = good("at-least-once")
     e = replace(e, options=replace(e.options, attempts=3))
     starts = [entry("start", 1, 1.0 + n / 10, n + 1, pid=20 + n) for n in range(3)]
@@ -240,7 +238,7 @@ def test_order_by_key_requires_no_order_among_keys() -> None:
         ("at-least-once", True, True, {"order"}),
     ],
 )
-def test_only_at_most_once_a_lost_request_may_start_late(
+def test_a_lost_request_may_start_late_only_with_at_most_once(
     guarantee: str, *, reported: bool, fault: bool, found: set[str]
 ) -> None:
     evidence = good(guarantee, "partition")
@@ -251,7 +249,7 @@ def test_only_at_most_once_a_lost_request_may_start_late(
 
 
 def test_a_fault_explains_handlers_that_overlap() -> None:
-    """A member that was cut off runs on, while the next owner has already started."""
+    """A member that was cut off runs its task on, while the next owner has already started the next request."""
     assert broken(replace(overlapping(good()), fault_windows=[FaultWindow(0.1, 0.15, R0)])) == set()
     assert broken(replace(overlapping(good()), fault_windows=[FaultWindow(0.1, 0.15, R1)])) == {"handler order"}
 
@@ -262,12 +260,12 @@ def test_a_fault_explains_handlers_that_overlap() -> None:
 def test_an_abandoned_client_keeps_its_threads_only_if_a_broker_had_an_outage() -> None:
     more = replace(good(), samples=samples(60, 60, 60, 60, 60, threads=(9, 9, 17, 17, 17)))
     assert broken(more) == {"memory"}
-    assert broken(replace(more, hung_clients=1)) == {"memory"}  # the worker's word alone
+    assert broken(replace(more, hung_clients=1)) == {"memory"}  # only the worker reports it
     assert broken(replace(more, hung_clients=1, outages=1)) == set()
 
 
-def test_detached_tasks_need_a_few_clients_more() -> None:
-    """One for each group that a process looks at, and the worker keeps 16 of them."""
+def test_detached_tasks_may_need_more_clients() -> None:
+    """A process has one for each group that it reads, and keeps 16 of them."""
     detaching = replace(good(), options=replace(good().options, features="checkpoints+isolation"))
     for count, found in ((35, set()), (150, {"memory"})):
         more = samples(60, 60, 60, 60, 60, threads=(23, 23, count, count, count))
@@ -300,7 +298,7 @@ PROCESS, BROKER = frozenset({"process"}), frozenset({"broker"})
     ("one", "allowed"),
     [
         (Exit("r0", 0, sigterms=1), True),
-        (Exit("r0", 0), False),  # nobody stopped it
+        (Exit("r0", 0), False),  # it was not asked to stop
         (Exit("r0", 6, sigterms=1), False),
         (Exit("r0", 6, sigterms=1, faults=BROKER), True),
         (Exit("r0", 6, sigterms=2), True),
@@ -308,9 +306,9 @@ PROCESS, BROKER = frozenset({"process"}), frozenset({"broker"})
         (Exit("r0", -15, sigterms=1, supervising=False), True),
         (Exit("r0", 2), False),
         (Exit("r0", 2, supervising=False), False),
-        (Exit("r0", 2, supervising=False, faults=PROCESS), True),  # a frozen process has the name
+        (Exit("r0", 2, supervising=False, faults=PROCESS), True),  # a frozen process still has the name
         (Exit("r0", 2, duplicate=True, supervising=False), True),
-        (Exit("r0", 4, faults=BROKER), False),  # only at the start
+        (Exit("r0", 4, faults=BROKER), False),  # allowed only at the start
         (Exit("r0", 4, supervising=False), False),
         (Exit("r0", 4, supervising=False, faults=BROKER), True),
         (Exit("r0", 5), False),

@@ -1,4 +1,4 @@
-"""The pipeline under faults: its calls, and its invariants, each seen broken."""
+"""The pipeline under faults: its calls, and a violation of each of its invariants."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answered(number: int, offset: int) -> Answer:
 
 
 def with_table(guarantee: str = "exactly-once") -> Evidence:
-    """The two rows of the table are behind the other requests."""
+    """Return a run in which the two rows of the table follow the other requests."""
     g = good(guarantee)
     return replace(
         g,
@@ -140,7 +140,7 @@ def test_a_broken_invariant_is_found(invariant: str, breaks: Callable[[Evidence]
     assert invariant in broken(breaks(with_table()))
 
 
-def test_at_most_once_the_audit_disproves_what_is_lost() -> None:
+def test_at_most_once_the_audit_disproves_a_table_with_a_lost_row() -> None:
     e = proved_although_unanswered(with_table("at-most-once"))
     e = replace(e, collected=e.collected[1:])
     assert broken(e) == {"audit"}
@@ -169,7 +169,7 @@ def test_the_table_has_the_rows_that_the_topic_must_have(tmp_path: Path) -> None
         assert (sequence_of(value), payload_of(value)) == (one["id"], one["payload"])
 
 
-def test_what_is_in_bronze(tmp_path: Path) -> None:
+def test_bronze_is_read_without_files_of_unfinished_batches(tmp_path: Path) -> None:
     batches = tmp_path / "lake/bronze/topic=answers/query=q"
     jobs = PipelineJobs({}, "run", tmp_path)
     for number, name in enumerate(("batch=0", "batch=1", "_temporary")):
@@ -183,7 +183,7 @@ def test_what_is_in_bronze(tmp_path: Path) -> None:
 # -- the calls
 
 
-def test_a_command_is_called_again_until_it_succeeds_and_once_without_faults(
+def test_a_command_is_repeated_until_it_succeeds_and_runs_once_without_faults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = PipelineJobs({}, "run", tmp_path)
@@ -191,7 +191,7 @@ def test_a_command_is_called_again_until_it_succeeds_and_once_without_faults(
 
     async def call(command: str, *_: str) -> Call:
         found = Call(command, next(codes), healed=jobs.healed)
-        jobs.healed = len(jobs.calls) >= 3  # while the collect of the fourth call runs
+        jobs.healed = len(jobs.calls) >= 3  # while the fourth call runs, which is the first collect
         return found
 
     monkeypatch.setattr(jobs, "_call", call)
@@ -209,7 +209,7 @@ def test_a_command_that_does_not_exist_leaves_a_call_and_no_process(tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_either_process_of_the_driver_is_killed(tmp_path: Path, number: int) -> None:
+def test_either_process_of_the_driver_can_be_killed(tmp_path: Path, number: int) -> None:
     jobs = PipelineJobs({}, "run", tmp_path)
     assert not jobs.kill(number)
     driver: Any = procutil.start(["sh", "-c", "sleep 60 & wait $!"], _path(), tmp_path / "log")
@@ -228,7 +228,7 @@ def test_either_process_of_the_driver_is_killed(tmp_path: Path, number: int) -> 
         assert time.monotonic() < end
 
 
-def test_the_driver_is_connected_once_one_of_its_processes_is(tmp_path: Path) -> None:
+def test_the_driver_is_connected_if_one_of_its_processes_is(tmp_path: Path) -> None:
     jobs = PipelineJobs({}, "run", tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -20,20 +20,20 @@ def test_a_seed_always_gives_the_same_plan() -> None:
     assert plan.draw(OPTIONS, rights=faults.RIGHTS) == plan.draw(OPTIONS, rights=faults.RIGHTS)
 
 
-def test_another_seed_gives_another() -> None:
+def test_another_seed_gives_another_plan() -> None:
     other = plan.draw(dataclasses.replace(OPTIONS, seed=8), rights=faults.RIGHTS)
     drawn = plan.draw(OPTIONS, rights=faults.RIGHTS)
     assert drawn.faults != other.faults
     assert drawn.items != other.items
 
 
-def test_as_many_faults_as_requested_in_order() -> None:
+def test_a_plan_has_the_requested_number_of_faults_in_order() -> None:
     drawn = plan.draw(OPTIONS, rights=faults.RIGHTS)
     assert [one.number for one in drawn.faults] == list(range(80))
     assert all(one.at <= other.at for one, other in pairwise(drawn.faults))
 
 
-def test_or_as_many_as_there_is_time_for() -> None:
+def test_a_plan_with_a_duration_has_the_faults_that_fit_into_it() -> None:
     drawn = plan.draw(Options(7, minutes=0.5), rights=faults.RIGHTS)
     assert drawn.faults
     assert all(one.at < 30 for one in drawn.faults)
@@ -73,15 +73,15 @@ def test_a_mix_may_be_named_by_its_faults() -> None:
         faults.available("cutt", brokers=1, rights=())
 
 
-def test_every_fault_can_be_done_and_every_request_handled() -> None:
-    from chaos.handlers import ACTIONS  # noqa: PLC0415 - what a worker imports
+def test_every_fault_has_an_action_and_every_request_a_handler() -> None:
+    from chaos.handlers import ACTIONS  # noqa: PLC0415 - only a worker imports it
 
     assert set(FAULT_ACTIONS) == set(faults.BY_NAME)
     kinds = requests.NORMAL | requests.DEAD_LETTERED | requests.EXPIRING
     assert kinds - requests.MALFORMED <= ACTIONS.keys()
 
 
-def test_every_kind_of_request_has_an_outcome_but_for_what_kills_at_most_once() -> None:
+def test_every_kind_of_request_has_one_outcome_unless_it_crashes_at_most_once() -> None:
     for kind in requests.NORMAL | requests.DEAD_LETTERED | requests.EXPIRING:
         item = requests.Item(1, 0.0, kind, b"k", b"v")
         assert requests.expected(item, "at-least-once") == requests.expected(item, "exactly-once")
@@ -89,7 +89,7 @@ def test_every_kind_of_request_has_an_outcome_but_for_what_kills_at_most_once() 
         assert (requests.expected(item, "at-most-once") == {"CANCELLED"}) == (kind in requests.CRASHING)
 
 
-def test_most_requests_are_short_and_a_few_long() -> None:
+def test_a_plan_has_every_kind_of_request_at_the_rate_of_its_load() -> None:
     items = plan.draw(Options(3, minutes=20, faults=0, mix="requests"), rights=()).items
     assert {item.kind for item in items} >= requests.DEAD_LETTERED | requests.EXPIRING
     assert len(items) == pytest.approx(20 * 60 * requests.RATES["mixed"], rel=0.1)
@@ -103,7 +103,7 @@ def test_the_forms_together_have_more_than_3000_faults_and_their_runs_differ() -
     assert {one.guarantee for one in run_lists.QUICK} == {"at-most-once", "at-least-once", "exactly-once"}
 
 
-def test_the_forms_have_every_guarantee_with_every_ordering_protocol_feature_and_number_of_brokers() -> None:
+def test_the_forms_combine_every_guarantee_with_every_other_option() -> None:
     both = (*run_lists.LONG, *run_lists.FEATURES)
     assert {(one.guarantee, one.ordering) for one in both} == set(
         product(GUARANTEES, ("partition", "key", "unordered"))
@@ -129,7 +129,7 @@ def test_the_soak_is_an_hour_of_tasks_of_1_ms_to_a_minute_and_can_be_shorter() -
     seconds = [_seconds_of(item) for item in drawn.items if item.kind in ("sleep", "long", "steps")]
     assert min(seconds) < 0.0015
     assert 50 < max(seconds) <= 60
-    # Two replicas of two processes can do it, with as much again for faults.
+    # The tasks use less than half the time of two replicas with two processes. The rest is for faults.
     assert sum(seconds) < 0.5 * 3600 * drawn.options.replicas * drawn.options.processes
     short = run_lists.soak({"minutes": 0.5, "guarantee": "at-least-once"})
     assert (short.minutes, short.guarantee, short.load) == (0.5, "at-least-once", "soak")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
     Scenario = Callable[[Link, Client], Awaitable[None]]
 
-SOON = 5.0  # seconds; only a failure waits so long
-NOTHING = 0.2  # seconds without anything
+SOON = 5.0  # seconds; only a failing test waits this long
+NOTHING = 0.2  # seconds without any data
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -29,7 +29,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[Link, Client]]:
-    """A link to a server that sends back what it gets, and a connection through it."""
+    """Yield a link to a server that sends all data back, and a connection through the link."""
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     async with Link(server.sockets[0].getsockname()[1]) as link:
         client = await asyncio.open_connection("127.0.0.1", link.port)
@@ -113,7 +113,7 @@ SCENARIOS: list[Scenario] = [
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[scenario.__name__ for scenario in SCENARIOS])
-def test_the_link(scenario: Scenario) -> None:
+def test_a_link_treats_connections_as_a_network_does(scenario: Scenario) -> None:
     async def play() -> None:
         async with connected() as (link, client):
             await scenario(link, client)

@@ -1,4 +1,4 @@
-"""The suite's reader of answers, on a real broker: nothing hides behind a transaction that was left open."""
+"""The suite's reader of answers, on a real broker. It misses no answer behind an open transaction."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answer(offset: int) -> bytes:
 
 
 def left_open(broker: Broker, topic: str, timeout_ms: int) -> Producer:
-    """A transaction with one answer that nobody ends, and a plain answer behind it."""
+    """Leave a transaction with one answer open, and write a plain answer behind it. Return its producer."""
     settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"of-{topic}"}
     producer = Producer({**settings, "transaction.timeout.ms": timeout_ms})
     producer.init_transactions(20)
@@ -56,8 +56,8 @@ def topics_of(broker: Broker) -> Topics:
     return Topics(requests, answers, dead_letters, states="")
 
 
-def test_an_open_transaction_is_waited_out(broker: Broker) -> None:
-    """A read_committed client takes the last stable offset for the end, and would miss the second answer."""
+def test_the_reader_waits_for_the_end_of_an_open_transaction(broker: Broker) -> None:
+    """A read_committed client takes the last stable offset for the end and would miss the second answer."""
     topics = topics_of(broker)
     producer = left_open(broker, topics.answers, 4_000)
     with traffic.Reader(broker.bootstrap, topics) as reader:

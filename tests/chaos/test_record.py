@@ -1,4 +1,4 @@
-"""The record keeps every run, and the pages about reliability say what it says."""
+"""The record keeps every run, and the pages about reliability match it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_run_that_raises_counts_as_not_passed() -> None:
 
 
 def test_a_run_that_was_killed_counts_as_not_passed(tmp_path: Path) -> None:
-    """Its first line is written before anything happens, and it has no other."""
+    """The first line of a run is written before anything else happens. A killed run has no other line."""
     file = tmp_path / "record.jsonl"
     first, second = (record.of_beginning(Options(seed, "exactly-once")) for seed in (1, 2))
     for one in (first, second, {**line(seed=2), "id": second["id"]}):
@@ -70,7 +70,7 @@ def test_a_run_that_was_killed_counts_as_not_passed(tmp_path: Path) -> None:
     assert "killed: the run has no end in the record" in page(runs, report.RECORD)
 
 
-def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_is_recorded_as_begun_before_it_is_executed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines: list[record.Line] = []
 
     @contextlib.asynccontextmanager
@@ -92,7 +92,7 @@ def test_a_run_has_begun_in_the_record_before_anything_happens(monkeypatch: pyte
     assert lines[0]["engine"] == "abc"
 
 
-def test_the_pages_stand_for_the_last_engine_and_the_record_names_broken_runs_of_all() -> None:
+def test_the_pages_are_about_the_last_engine_and_the_record_has_all_broken_runs() -> None:
     old = {**line("not answered", seed=7), "engine": "old"}
     assert "## Engine `abc`" in page([old, line()])
     assert "\n| exactly-once | 1 of 1 | 4 | 4 |" in page([old, line()])
@@ -111,7 +111,7 @@ def test_the_page_leaves_out_the_runs_of_an_earlier_suite_and_says_so() -> None:
     assert "Earlier versions" not in page([line(), line()])
 
 
-def test_a_promise_counts_the_runs_that_put_it_to_the_test() -> None:
+def test_a_promise_counts_the_runs_that_test_it() -> None:
     """A broken run counts against every promise that it tests, and against no other."""
     broken = {**line("not answered"), "mix": "clean", "happened": {"restart": 2}}
     text = page([line(), broken])
@@ -132,7 +132,7 @@ def test_the_command_of_a_promise_describes_a_run_that_tests_it() -> None:
         assert promise.tested_by(run), promise.text
 
 
-def test_faults_that_never_ran_and_clean_ones_are_named() -> None:
+def test_the_record_names_clean_faults_and_faults_that_never_ran() -> None:
     text = page([line()], report.RECORD)
     assert "4 in all, 1 of them clean" in text
     assert "Never injected into this engine: freeze-process" in text
@@ -156,8 +156,8 @@ def test_every_line_of_the_record_has_an_outcome_and_an_engine() -> None:
         assert bool(one["violations"]) == (one["outcome"] != record.PASSED)
 
 
-def test_no_published_run_has_left_the_record() -> None:
-    """Lines are only ever appended: the number of those from before the record was append-only is fixed."""
+def test_no_published_run_was_removed_from_the_record() -> None:
+    """Lines are only appended, so the number of lines from before the record was append-only is fixed."""
     published = [one for one in record.load() if one["engine"].startswith("sha256:")]
     assert len(published) == 104
     assert sum(one["outcome"] == record.BROKEN for one in published) == 6

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 COMMAND = [sys.executable, "-P", "-m", "chaos"]
 SECONDS = 540
-LEAST = 55  # of the planned faults; some find nothing to be done to, such as a process that is not there just then
+LEAST = 55  # of the planned faults; some find no target, for example because a process is missing at that moment
 
 
 def _environment() -> dict[str, str]:
@@ -26,7 +26,7 @@ def _environment() -> dict[str, str]:
 
 
 @pytest.mark.timeout(SECONDS + 30)
-def test_the_quick_form_breaks_no_law() -> None:
+def test_the_quick_form_breaks_no_invariant() -> None:
     done = subprocess.run(
         [*COMMAND, "--quick"],
         env=_environment(),
@@ -42,7 +42,7 @@ def test_the_quick_form_breaks_no_law() -> None:
 
 
 @pytest.mark.timeout(180)
-def test_nothing_is_left_of_an_interrupted_run() -> None:
+def test_no_process_of_an_interrupted_run_is_left() -> None:
     with subprocess.Popen(
         [*COMMAND, "--faults", "30"],
         env=_environment(),
@@ -54,7 +54,7 @@ def test_nothing_is_left_of_an_interrupted_run() -> None:
         assert suite.stdout is not None
         family: set[int] = set()
         for line in suite.stdout:
-            if "faults, " in line:  # replicas and broker are there, and the first fault is about to come
+            if "faults, " in line:  # replicas and broker run, and the first fault comes next
                 family = _below(suite.pid)
                 suite.send_signal(signal.SIGTERM)
                 break

@@ -1,4 +1,4 @@
-"""The suite's own machinery: jobs beside each other, faults of brokers, and lost packets."""
+"""The machinery of the suite: parallel jobs, faults of brokers, and lost packets."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_plan_with_private_brokers_shares_them_with_none() -> None:
     assert groups(plan(1, 3), *upgrades, plan(2, 3), plan(5)) == [[1, 2], [3], [4], [5]]
 
 
-def test_two_jobs_run_every_plan_once_beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_two_parallel_jobs_run_every_plan_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "record.jsonl"
     file.touch()
 
@@ -103,11 +103,11 @@ def test_two_jobs_run_every_plan_once_beside_each_other(monkeypatch: pytest.Monk
     assert _in_a_child(lambda: suite.run(planned, {"engine": "abc"}, suite.Ways(small_disks=False, jobs=2))) == 1
     lines = record.runs(record.load(file))
     assert sorted(one["seed"] for one in lines) == list(range(6))
-    assert len({text for one in lines for text in one["violations"]}) == 2  # processes
+    assert len({text for one in lines for text in one["violations"]}) == 2  # one per process
 
 
 def _in_a_child(function: Callable[[], int]) -> int:
-    """Run it in a separate process, because it handles signals and enters namespaces."""
+    """Run a function in a separate process, because it handles signals and enters namespaces. Return the exit code."""
     child = _FORK.Process(target=lambda: sys.exit(function()))
     child.start()
     child.join(60)
@@ -115,8 +115,8 @@ def _in_a_child(function: Callable[[], int]) -> int:
     return code
 
 
-def test_forms_add_up(capsys: pytest.CaptureFixture[str]) -> None:
-    """Until 2026-11-24 only the first one ran."""
+def test_several_forms_are_all_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Until 2026-11-24 only the first form ran."""
     with pytest.raises(SystemExit):
         main(["--long", "--features", "--part", "9999"])
     both = len(run_lists.LONG) + len(run_lists.FEATURES)
@@ -126,7 +126,7 @@ def test_forms_add_up(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_whose_faults_are_not_available_is_not_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It would count as broken, or as a run that passed without any fault."""
+    """Such a run would count as broken, or as a run that passed without any fault."""
     executed: list[int] = []
 
     def execute(planned: Sequence[Plan], *_: object) -> int:
@@ -149,13 +149,13 @@ def test_a_run_whose_faults_are_not_available_is_not_run(
 
 def test_the_soak_takes_the_options_of_the_command_line() -> None:
     command = [sys.executable, "-m", "chaos", "--soak", "--minutes", "0.2", "--guarantee", "at-most-once", "--plan"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # it enters namespaces
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # the suite enters namespaces
     title = done.stdout.splitlines()[0]
     assert title.startswith("at-most-once, partition, consumer, 3 broker(s), all, soak")
 
 
 def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two brokers of a cluster got the same one, because neither listened yet."""
+    """Two brokers of a cluster got the same port, because neither listened yet."""
     monkeypatch.setattr(random, "sample", lambda population, _count: list(population))
     ports = [port for _ in range(3) for port in procutil.free_ports(4)]
     assert len(set(ports)) == 12
@@ -169,7 +169,7 @@ def _a_test_that_enters_namespaces() -> int:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_test_that_leaves_its_namespaces_fails() -> None:
-    """Until 2026-11-24 one did. All later tests of its test process were refused by the broker, which ran."""
+    """Until 2026-11-24 a test did so. All later tests of its process found no broker, although the broker ran."""
     assert _in_a_child(_a_test_that_enters_namespaces) == 0
 
 
@@ -207,7 +207,7 @@ def test_brokers_are_upgraded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_broker_is_not_frozen_while_it_loads_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka 4.3.0 may forget the session time-outs of the group then."""
+    """Otherwise Kafka 4.3.0 may forget the session time-outs of the group."""
     happened: list[str] = []
 
     def committed(*_: object) -> dict[int, int]:
@@ -230,7 +230,7 @@ def test_a_broker_is_not_frozen_while_it_loads_the_group(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_duplicate_starts_when_the_replica_has_its_name(tmp_path: Path, *, ended: bool) -> None:
-    """While both start, the duplicate may get the name, and the replica is refused."""
+    """Before that, the duplicate may get the name, and the replica is refused."""
     log, started = tmp_path / "r0.log", []
     log.touch()
 
@@ -263,7 +263,7 @@ def test_a_duplicate_starts_when_the_replica_has_its_name(tmp_path: Path, *, end
     assert all(started), "it has logged that it supervises"
 
 
-def test_at_most_once_nothing_committed_is_deleted_because_it_may_be_given_back() -> None:
+def test_at_most_once_no_record_is_deleted_because_a_request_may_be_given_back() -> None:
     context: Any = SimpleNamespace(replicas=SimpleNamespace(options=SimpleNamespace(guarantee="at-most-once")))
     with pytest.raises(NoTargetError):
         asyncio.run(network_broker_faults.delete_records(context, Fault(0, 0.0, BY_NAME["delete-records"], 0, 0, 1, 0)))

@@ -23,8 +23,8 @@ class Message:
         return self._offset
 
 
-def test_a_request_whose_offset_the_broker_did_not_tell_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client reports it as delivered, because the broker had it already."""
+def test_a_request_without_a_reported_offset_is_searched_for_in_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client reports the request as delivered, because the broker had it already."""
     monkeypatch.setattr(traffic, "Producer", lambda _settings: None)
     submitter = Submitter("", "requests")
     items = [Item(sequence, 0.0, "spin", b"k", b"v") for sequence in (1, 2)]

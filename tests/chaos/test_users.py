@@ -1,4 +1,4 @@
-"""Users of secured brokers: they may do what the manual lists, and a deleted one is refused."""
+"""Users of secured brokers. They have the permissions in the manual, and a deleted user is refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def commit(client: dict[str, Any], topics: Topics, group: str) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-def test_a_user_may_do_what_is_listed_until_it_is_deleted(tmp_path: Path) -> None:
+def test_a_user_has_the_listed_permissions_until_it_is_deleted(tmp_path: Path) -> None:
     async def check() -> None:
         async with clusters.running(tmp_path, "test", Layout(1, secured=True)) as cluster:
             topics = await cluster.make_topics()
@@ -93,7 +93,7 @@ def test_a_user_may_do_what_is_listed_until_it_is_deleted(tmp_path: Path) -> Non
 
             await asyncio.to_thread(users.add)
             assert users.newest == "worker-2"
-            await asyncio.to_thread(users.delete, {"worker-1"})  # a replica still connects as it
+            await asyncio.to_thread(users.delete, {"worker-1"})  # a replica still connects as this user
             await asyncio.to_thread(write, client, topics.answers)
             await asyncio.to_thread(users.delete, ())
             await asyncio.to_thread(wait_until_refused, client)

@@ -1,4 +1,4 @@
-"""When a run is done."""
+"""The conditions under which a run is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SENT = [(6, offset) for offset in range(30)]
 
 
 class Scripted(Progress):
-    """Everything is committed after ``seconds``, and answered after as many. The clock is that of the test."""
+    """A progress with a clock of the test. ``committed`` and ``answered`` are the seconds until all requests are so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, committed: float, answered: float) -> None:
         replicas = SimpleNamespace(cluster=SimpleNamespace(bootstrap=""), options=SimpleNamespace(session=SESSION))
@@ -45,15 +45,15 @@ def test_a_run_is_done_when_all_is_committed_and_answered(monkeypatch: pytest.Mo
     assert progress.clock == 30.0
 
 
-def test_without_all_answers_it_is_done_some_time_after_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not at the first look after a long silence. Chaos, seed 219."""
+def test_a_run_without_all_answers_is_done_some_time_after_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not done at the first check after a long silence. See the suite, seed 219."""
     progress = Scripted(monkeypatch, committed=53.0, answered=1e9)
     asyncio.run(progress.wait_done(SENT, all_answered=False))
     assert progress.clock == pytest.approx(53.0 + SESSION + SETTLE_SECONDS, abs=1.0)
 
 
 @pytest.mark.parametrize("all_answered", [True, False])
-def test_without_progress_it_fails(monkeypatch: pytest.MonkeyPatch, all_answered: bool) -> None:
+def test_a_run_without_progress_fails(monkeypatch: pytest.MonkeyPatch, all_answered: bool) -> None:
     progress = Scripted(monkeypatch, committed=1e9, answered=1e9)
     with pytest.raises(NoProgressError, match="no answer and no commit for 75 s: 30 unanswered"):
         asyncio.run(progress.wait_done(SENT, all_answered=all_answered))

@@ -1,4 +1,4 @@
-"""Reads a Dockerfile into stages of instructions; knows as much of the syntax as ours uses."""
+"""A parser that splits a Dockerfile into stages. It knows the part of the syntax that our Dockerfile uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Instruction(NamedTuple):
     rest: str
 
     def exec_form(self) -> list[str]:
-        """The arguments of the JSON form, for which no shell is started; any other form raises ValueError."""
+        """Return the arguments of the JSON form, for which no shell is started. Raise ValueError for another form."""
         return [str(word) for word in json.loads(self.rest[self.rest.index("[") :])]
 
 
@@ -30,5 +30,5 @@ class Dockerfile:
             self.stages[-1].append(instruction)
 
     def last(self, word: str) -> Instruction:
-        """The one that counts in the image: the last of its kind in the last stage."""
+        """Return the instruction that counts in the image: the last of its kind in the last stage."""
         return [instruction for instruction in self.stages[-1] if instruction.word == word][-1]

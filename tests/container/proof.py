@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 REQUESTS = 300
 STARTS = 3  # of a container, measured
-FIRST_TASK_GOAL = 3.0  # seconds from the start of a container to its first task, on a machine with nothing else to do
+FIRST_TASK_GOAL = 3.0  # seconds from the start of a container to its first task, on an idle machine
 
-# The user's own code, mounted over /app: runs as long as the payload says and notes in /tmp that it began.
+# The user's code, mounted over /app. It runs as long as the payload says and records its start in /tmp.
 MINE = """
 import pathlib, time
 
@@ -141,7 +141,7 @@ def starts(image: Image, queue: Queue) -> None:
             _stops(container, within=20)
     took.sort()
     echo(f"container start to first task running: {', '.join(f'{seconds:.2f}' for seconds in took)} s")
-    # On a busy machine the number says more about the machine.
+    # On a busy machine the time depends more on the machine.
     assert took[0] <= FIRST_TASK_GOAL or os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
@@ -171,7 +171,7 @@ def _healthy(container: Container) -> None:
 
 
 def _reaps(container: Container) -> None:
-    """A process whose parent ended belongs to PID 1, and must not stay behind as a zombie."""
+    """Check that PID 1 reaps an orphan, so that no zombie is left."""
     before = set(container.states())
     result = container.enter(["sh", "-c", "sleep 0.3 & exit 0"])
     assert result.returncode == 0, result.stderr

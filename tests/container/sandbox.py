@@ -1,5 +1,5 @@
-"""Runs an image's file system as a container engine would, with nothing but util-linux: own process numbers, a
-read-only root, fresh /dev, /tmp and /proc, and the user, environment and entry point that stand in the image.
+"""A container that runs the file system of an image as a container engine would, with util-linux alone. It has its own
+process numbers, a read-only root, a new /dev, /tmp and /proc, and the user, environment and entry point of the image.
 
 The network and the hostname are the machine's, and there is no memory or CPU limit.
 """
@@ -86,7 +86,7 @@ class Container:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the container
         self._err = tempfile.TemporaryFile()  # noqa: SIM115
         self.started = time.time()
-        # --kill-child: whatever ends this test, the kernel ends the container with it.
+        # --kill-child: when this test ends for any reason, the kernel ends the container.
         self._process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child=KILL", "/bin/sh", "-c", _PREPARE, "sh"]
             + [str(image.root), image.user, image.directory, str(code or "")]
@@ -110,7 +110,7 @@ class Container:
         os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> int:
-        """The exit code of PID 1, as an engine would report it."""
+        """Return the exit code of PID 1, as an engine would report it."""
         return self._process.wait(seconds)
 
     def running(self) -> bool:
@@ -131,18 +131,18 @@ class Container:
         )
 
     def states(self) -> dict[int, str]:
-        """Every process inside, by its number on this machine, with its state (Z is a zombie)."""
+        """Return the state of every process inside, by its number on this machine. Z is a zombie."""
         inside = Path(f"/proc/{self.pid}/ns/pid").readlink()
         found: dict[int, str] = {}
         for entry in Path("/proc").iterdir():
-            # Processes come and go while we look.
+            # Processes may end during this loop.
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and (entry / "ns/pid").readlink() == inside:
                     found[int(entry.name)] = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         return found
 
     def file(self, path: str) -> Path:
-        """A file inside, as a path of this machine."""
+        """Return the path on this machine of a file inside."""
         return Path(f"/proc/{self.pid}/root") / path.lstrip("/")
 
     @property
@@ -167,7 +167,7 @@ def running(
     command: Sequence[str] | None = None,
     code: Path | None = None,
 ) -> Iterator[Container]:
-    """A container for the duration of a ``with``; ``command`` replaces the image's whole command line."""
+    """Yield a running container. ``command`` replaces the whole command line of the image."""
     line = list(command) if command else [*image.entrypoint, *image.command]
     container = Container(image, line, environment or {}, code)
     try:
@@ -177,5 +177,5 @@ def running(
 
 
 def _content(descriptor: int) -> str:
-    """All of a file that a child still writes, without moving its place in it."""
+    """Return the content of a file that a child still writes, without moving the child's position in it."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()

@@ -16,11 +16,11 @@ SKIPPED = 77
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
 def test_image_is_built_and_works() -> None:
-    """With CONTAINER_PROOF=1 it must run; otherwise missing tools are a reason to skip."""
+    """With CONTAINER_PROOF=1 the proof must run. Otherwise the test is skipped if tools are missing."""
     wanted = os.environ.get("CONTAINER_PROOF") == "1"
     if os.environ.get("CONTAINER_PROOF") == "0":
         pytest.skip("CONTAINER_PROOF=0")
-    # `timeout` ends the whole process group, softly first, so that the script still cleans up.
+    # `timeout` ends the whole process group, first with SIGTERM, so that the script still cleans up.
     result = subprocess.run(
         ["timeout", "--kill-after=60", "800", SCRIPT],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""docker-compose.yml and the files under config/: that they fit each other, the image and the settings."""
+"""docker-compose.yml and the files under config/ match each other, the image and the settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_env_file_has_every_variable_and_no_other() -> None:
 
 
 def test_env_file_shows_the_defaults() -> None:
-    """Taking the # away from every line changes nothing."""
+    """The settings stay the same if the # is removed from every line."""
     everything = {n: v for _, n, v in ASSIGNMENT.findall(ENV_FILE) if not n.startswith("KAFKA_CONFIG_")}
     explicit = [(name, shown) for name, shown, _ in Settings.load(everything).describe()]
     defaults = [(name, shown) for name, shown, _ in Settings.load(set_in_env_file()).describe()]
@@ -60,7 +60,7 @@ def test_env_file_shows_the_defaults() -> None:
 
 @pytest.mark.parametrize("variable", sorted(Settings.variables()))
 def test_env_file_explains_each_variable(variable: str) -> None:
-    """In the comment above it: what it does, and its default or that it is required."""
+    """The comment above the variable has its effect, and its default or that it is required."""
     paragraph = next(p for p in ENV_FILE.split("\n\n") if re.search(rf"^#?{variable}=", p, re.MULTILINE))
 
     assert re.search(r"^# ", paragraph, re.MULTILINE)
@@ -106,7 +106,7 @@ def test_worker_waits_for_broker_and_topics() -> None:
     assert SERVICES["kafka"]["healthcheck"]["test"][0] == "CMD"
 
 
-def test_topics_of_the_worker_are_made() -> None:
+def test_compose_creates_the_topics_of_the_worker() -> None:
     made = set(re.findall(r"^create (\S+)", SERVICES["topics"]["command"][0], re.MULTILINE))
     names = set_in_env_file()
     used = {names["KAFKA_REQUEST_TOPIC"], names["KAFKA_ACK_TOPIC"], names["KAFKA_REQUEST_TOPIC"] + ".dlq"}
@@ -115,7 +115,7 @@ def test_topics_of_the_worker_are_made() -> None:
 
 
 def test_the_state_topic_is_compacted() -> None:
-    """In the other topics a record must not replace another one with its key."""
+    """In the other topics a record must not replace another one with the same key."""
     command = SERVICES["topics"]["command"][0].replace("\\\n", " ")
     compacted = re.findall(r"^create (\S+) .*cleanup\.policy=compact", command, re.MULTILINE)
 
@@ -136,7 +136,7 @@ def test_worker_can_be_scaled() -> None:
     assert not {"ports", "container_name"} & worker.keys()
 
 
-def test_worker_is_confined_and_given_time() -> None:
+def test_worker_is_confined_and_has_time_to_drain() -> None:
     worker = SERVICES["worker"]
 
     assert worker["read_only"] is True
@@ -163,7 +163,7 @@ def test_mounted_and_named_files_exist() -> None:
 
 
 def test_compose_file_is_valid() -> None:
-    """By the tool itself: its schema, and references between services."""
+    """The compose tool itself checks the schema and the references between services."""
     tool = _compose_command()
     if tool is None:
         pytest.skip("neither docker-compose nor `docker compose` is here: apt-get install docker-compose")
@@ -191,14 +191,14 @@ def _compose_command() -> list[str] | None:
 # ---------------------------------------------------------------- Kubernetes
 
 
-def test_probes_ask_the_right_paths() -> None:
+def test_probes_request_the_right_paths() -> None:
     paths = {kind: CONTAINER[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")}
 
     assert paths == {"startup": "/livez", "liveness": "/livez", "readiness": "/readyz"}
     assert CONTAINER["ports"] == [{"name": "http", "containerPort": 8080}]
 
 
-def test_pod_is_confined_and_given_time() -> None:
+def test_pod_is_confined_and_has_time_to_drain() -> None:
     context = POD["securityContext"]
 
     assert POD["terminationGracePeriodSeconds"] >= 600
@@ -210,7 +210,7 @@ def test_pod_is_confined_and_given_time() -> None:
     assert POD["enableServiceLinks"] is False
 
 
-def test_volumes_and_labels_fit_together() -> None:
+def test_volumes_and_labels_match() -> None:
     labels = KUBERNETES["Deployment"]["spec"]["template"]["metadata"]["labels"]
     selectors = [
         KUBERNETES["Deployment"]["spec"]["selector"],
@@ -223,8 +223,8 @@ def test_volumes_and_labels_fit_together() -> None:
     assert CONTAINER["envFrom"] == [{"configMapRef": {"name": KUBERNETES["ConfigMap"]["metadata"]["name"]}}]
 
 
-def test_memory_limit_holds_the_processes() -> None:
-    """`auto` starts as many as the CPU limit; the documentation counts 70 MB each and 50 for the supervisor."""
+def test_memory_limit_is_enough_for_the_processes() -> None:
+    """`auto` starts one process per CPU of the limit. The documentation counts 70 MB each, 50 for the supervisor."""
     limits = CONTAINER["resources"]["limits"]
     assert limits["memory"] == "1Gi"
     assert int(limits["cpu"]) * 70 + 50 < 1024
@@ -242,7 +242,7 @@ def _expressions() -> list[str]:
     return [target["expr"] for panel in _dashboard()["panels"] for target in panel["targets"]]
 
 
-def test_dashboard_asks_for_metrics_that_exist() -> None:
+def test_dashboard_uses_only_metrics_that_exist() -> None:
     known = {f"worker_{metric.name}" for metric in METRICS}
     used = {re.sub(r"_bucket$", "", name) for text in _expressions() for name in re.findall(r"\bworker_\w+", text)}
 
@@ -250,7 +250,7 @@ def test_dashboard_asks_for_metrics_that_exist() -> None:
     assert used <= known
 
 
-# For a closer look, and not for watching.
+# Metrics for a closer look, which need not be watched.
 NOT_SHOWN = {
     "record_bytes_total",
     "records_total",
@@ -296,15 +296,15 @@ def test_dashboard_panels_do_not_overlap() -> None:
         cells |= area
 
 
-# ---------------------------------------------------------------- nothing of one place
+# ---------------------------------------------------------------- no names of one site
 
 
 @pytest.mark.parametrize(
     "file",
     ["Dockerfile", ".dockerignore", "docker-compose.yml", "config", "scripts/container-proof", "docs/how-to"],
 )
-def test_no_registry_hosts(file: str) -> None:
-    """Whose registry is used is the business of whoever builds."""
+def test_deployment_files_name_no_registry_hosts(file: str) -> None:
+    """The user who builds the image chooses the registry."""
     path = ROOT / file
     others = r"prometheus:9090\b|collector:4318\b|opentelemetry\.io/"
     for each in [path] if path.is_file() else [p for p in path.iterdir() if p.is_file()]:

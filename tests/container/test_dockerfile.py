@@ -45,7 +45,7 @@ def test_user_is_a_number_and_not_root() -> None:
 
 
 def test_signals_reach_the_supervisor() -> None:
-    """The exec form: with a shell in front, that would be PID 1 and keep SIGTERM to itself."""
+    """The exec form starts no shell. A shell would be PID 1 and would not pass SIGTERM on."""
     assert DOCKERFILE.last("ENTRYPOINT").exec_form() == ["worker"]
     assert DOCKERFILE.last("CMD").exec_form() == ["run"]
     assert DOCKERFILE.last("STOPSIGNAL").rest == "SIGTERM"
@@ -55,23 +55,23 @@ def test_health_check_needs_no_shell() -> None:
     assert DOCKERFILE.last("HEALTHCHECK").exec_form()[-1] == "/opt/venv/healthcheck.py"
 
 
-def test_nothing_runs_in_the_last_stage() -> None:
+def test_the_last_stage_runs_no_command() -> None:
     assert [instruction.word for instruction in DOCKERFILE.stages[-1]].count("RUN") == 0
 
 
-def test_pip_settings_end_with_the_builder() -> None:
-    """An ARG or ENV of the last stage stands in the image for everyone to read."""
+def test_pip_settings_are_in_the_builder_stage_only() -> None:
+    """Everyone can read an ARG or ENV of the last stage in the image."""
     last = [i.rest for i in DOCKERFILE.stages[-1] if i.word in ("ARG", "ENV")]
 
     assert set(re.findall(r"\bPIP_\w+", " ".join(last))) == {"PIP_PYTHON"}
 
 
 @pytest.mark.parametrize("setting", ["PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=1"])
-def test_environment_has(setting: str) -> None:
+def test_the_image_sets_the_environment_variable(setting: str) -> None:
     assert setting in DOCKERFILE.last("ENV").rest.split()
 
 
-def test_what_is_copied_exists_and_is_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     copied = {
         name
         for instruction in DOCKERFILE.stages[0]
@@ -125,7 +125,7 @@ def server() -> Iterator[http.server.HTTPServer]:
 
 
 def _check(**environment: str) -> int:
-    # A proxy for everything: the check must not go through it.
+    # The check must not use the proxy.
     everything = {"PATH": os.environ["PATH"], "http_proxy": "http://127.0.0.1:9", **environment}
     return subprocess.run([sys.executable, "-I", HEALTHCHECK], env=everything, timeout=20, check=False).returncode
 
@@ -148,7 +148,7 @@ def test_healthy_if_the_endpoints_are_off() -> None:
     assert _check(WORKER_HTTP_PORT="0") == 0
 
 
-def test_port_may_stand_in_a_file(server: http.server.HTTPServer, tmp_path: Path) -> None:
+def test_the_port_can_be_read_from_a_file(server: http.server.HTTPServer, tmp_path: Path) -> None:
     file = tmp_path / "port"
     file.write_text(f"{server.server_port}\n")
 

@@ -65,7 +65,7 @@ class Queue:
         assert producer.flush(30) == 0
 
     def answers(self, expected: int, seconds: float, alive: Callable[[], bool] = lambda: True) -> list[Response]:
-        """All answers there are, as soon as there are as many as expected; a second more for one too many."""
+        """Return all answers. Wait for the expected number, and a second more for one too many."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False})
         consumer.assign([TopicPartition(self.answers_topic, number, 0) for number in range(PARTITIONS)])
         found: list[Response] = []

@@ -1,4 +1,4 @@
-"""Each test here runs on the fake Kafka and on a real one, there with both group protocols."""
+"""Fixtures. Each test here runs on the fake Kafka, and on a real one with both group protocols."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REAL = [pytest.param(protocol, marks=pytest.mark.kafka) for protocol in ("consum
 
 @pytest.fixture(params=["fake", *REAL])
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """A Kafka with a group of the test's own. The real one is only started where a test is run on it."""
+    """Yield a Kafka with a new group. The real broker starts only if a test needs it."""
     one: Kafka = FakeKafka() if request.param == "fake" else RealKafka(request.getfixturevalue("broker"), request.param)
     yield one
     one.close()

@@ -1,4 +1,4 @@
-"""The two Kafkas that the contract is tested on: the fake one and a real one, behind the same few calls."""
+"""The two Kafkas on which the contract is tested, a fake one and a real one, behind the same interface."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tests.kafka_broker import Broker
     from worker.kafka.ports import Consumer, KafkaFailure, Position, Producer
 
-WAIT_LIMIT = 30.0  # seconds; only a failure ever waits so long
+WAIT_LIMIT = 30.0  # seconds; only a failing test waits this long
 SHORTEST_SESSION = 6.0
 
 
 class Kafka(Protocol):
-    """What a test of the contract needs of a Kafka besides the ports."""
+    """The calls of a Kafka that a test of the contract needs in addition to the ports."""
 
     def now(self) -> float: ...
     def topic(self, partitions: int = 1, max_bytes: int | None = None) -> str: ...
@@ -40,7 +40,7 @@ class Kafka(Protocol):
 
 
 class FakeKafka:
-    """In memory, in no time."""
+    """A Kafka in memory, with a simulated clock."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -66,14 +66,14 @@ class FakeKafka:
         self.clock.wait(seconds)
 
     def slow_heartbeats(self) -> None:
-        """There are none."""
+        """Do nothing: the fake has no heartbeats."""
 
     def close(self) -> None:
-        """Nothing outlives the test."""
+        """Do nothing: nothing outlives the test."""
 
 
 class RealKafka:
-    """A broker of the tests' own, with one of the group protocols. The properties are those of the worker."""
+    """A real broker, with one of the group protocols. The properties are those of the worker."""
 
     def __init__(self, broker: Broker, protocol: str) -> None:
         self._broker, self._protocol = broker, protocol
@@ -115,7 +115,7 @@ class RealKafka:
         time.sleep(seconds)
 
     def slow_heartbeats(self) -> None:
-        """The longest that a broker allows. Under the classic protocol, the members have their own interval."""
+        """Set the longest interval that a broker allows. Members of the classic protocol have their own interval."""
         self._broker.configure(self._group, "consumer.heartbeat.interval.ms", 15_000)
 
     def close(self) -> None:
@@ -124,19 +124,19 @@ class RealKafka:
 
 
 class HasTime(Protocol):
-    """Whose time it is that passes while somebody reads."""
+    """A source of the time that passes during a read."""
 
     def now(self) -> float: ...
 
 
 class RealTime:
-    """The machine's."""
+    """The clock of the machine."""
 
     now = staticmethod(time.monotonic)
 
 
 class Reader:
-    """Polls one or more consumers until something has come to pass, and keeps what they gave."""
+    """A reader that polls one or more consumers until a condition holds, and keeps the records."""
 
     def __init__(self, kafka: HasTime, *consumers: Consumer, timeout: float = 0.05) -> None:
         self.records: list[Record] = []
@@ -144,7 +144,7 @@ class Reader:
         self._now, self._consumers, self._timeout = kafka.now, consumers, timeout
 
     def until(self, condition: Callable[[], Any], limit: int = 100) -> list[Record]:
-        """Poll in turns until the condition holds; returns what came meanwhile."""
+        """Poll in turns until the condition holds. Return the new records."""
         end, before = self._now() + WAIT_LIMIT, len(self.records)
         while not condition():
             assert self._now() < end, "it did not come to that in time"
@@ -153,7 +153,7 @@ class Reader:
         return self.records[before:]
 
     def take(self, polled: Iterable[Record | PartitionEnd]) -> None:
-        """Keep what a poll gave."""
+        """Keep the records and the ends that a poll returned."""
         for one in polled:
             if isinstance(one, PartitionEnd):
                 self.ends.append(one)
@@ -161,19 +161,19 @@ class Reader:
                 self.records.append(one)
 
     def read(self, count: int, limit: int = 100) -> list[Record]:
-        """All records so far, once there are that many."""
+        """Return all records so far, once there are that many."""
         self.until(lambda: len(self.records) >= count, limit)
         return self.records
 
     def commit(self, consumer: Consumer, listener: Recorder, at: Mapping[Partition, Position]) -> KafkaFailure | None:
-        """Commit and poll until the answer is there; returns the failure, if it is one."""
+        """Commit and poll until the reply is there. Return the failure, if it is one."""
         before = len(listener.answers)
         consumer.commit(at)
         self.until(lambda: len(listener.answers) > before)
         return listener.answers[-1][1]
 
     def go_on(self, seconds: float) -> list[Record]:
-        """Poll for so long; returns what came meanwhile."""
+        """Poll for this many seconds. Return the new records."""
         end = self._now() + seconds
         return self.until(lambda: self._now() >= end)
 

@@ -1,4 +1,4 @@
-"""A listener that records what it is told, and does what a test wants done inside the callback."""
+"""A listener that records its calls, and runs hooks of a test inside them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """See ``worker.kafka.ports.RebalanceListener`` and ``CommitListener``.
+    """A listener as in ``worker.kafka.ports.RebalanceListener`` and ``CommitListener``.
 
-    It releases what is revoked at once, unless a hook ``revoked`` returns False: then the test has to release it.
+    It releases revoked partitions immediately, unless the hook ``revoked`` returns False. Then the test releases them.
     """
 
     def __init__(self, **hooks: Callable[..., Any]) -> None:
@@ -23,7 +23,7 @@ class Recorder:
         self.last_revoked: set[Partition] = set()
         self.owned: set[Partition] = set()
         self.events: list[str] = []  # kinds, in order
-        self.found: dict[Partition, Position | None] = {}  # what was committed when they were assigned
+        self.found: dict[Partition, Position | None] = {}  # committed positions at the assignment
         self.answers: list[tuple[dict[Partition, Position], KafkaFailure | None]] = []
         self._hooks = hooks
 
@@ -32,7 +32,7 @@ class Recorder:
         return self._hooks[kind](*arguments) if kind in self._hooks else None
 
     def listen(self, consumer: Consumer, *topics: str) -> None:
-        """Join the group and be told."""
+        """Join the group, with this recorder as the listener."""
         self.consumer = consumer
         consumer.subscribe(topics, self, self)
 
@@ -40,7 +40,7 @@ class Recorder:
         return self.is_ready
 
     def assigned(self, positions: Mapping[Partition, Position | None]) -> Mapping[Partition, int] | None:
-        """A hook may say where to begin, or that it cannot say so yet by returning False."""
+        """Return the offsets that a hook returns. The hook returns False if it does not know them yet."""
         assert positions, "nothing is no news"
         assert self.owned.isdisjoint(positions), "assigned twice"
         self.owned |= set(positions)

@@ -1,4 +1,4 @@
-"""What the worker relies on when it fetches and commits."""
+"""The behaviour of the consumer that the worker relies on when it fetches and commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def member(kafka: Kafka, topic: str) -> tuple[Consumer, Recorder, Reader]:
-    """A consumer that has its partitions; records that came at the same time are in the reader."""
+    """Return a consumer that has its partitions. Records that came at the same time are in the reader."""
     consumer, listener = kafka.consumer(), Recorder()
     listener.listen(consumer, topic)
     reader = Reader(kafka, consumer)
@@ -27,8 +27,8 @@ def member(kafka: Kafka, topic: str) -> tuple[Consumer, Recorder, Reader]:
 # ---------------------------------------------------------------- poll
 
 
-def test_a_poll_gives_no_more_than_asked_and_the_next_goes_on(kafka: Kafka) -> None:
-    """However much there is; and nothing is left out in between."""
+def test_a_poll_returns_at_most_its_limit_and_the_next_poll_continues(kafka: Kafka) -> None:
+    """The number of waiting records does not matter, and no record is skipped."""
     topic = kafka.topic()
     consumer, _, reader = member(kafka, topic)
     for number in range(25):
@@ -42,8 +42,8 @@ def test_a_poll_gives_no_more_than_asked_and_the_next_goes_on(kafka: Kafka) -> N
     assert [record.value for record in reader.records] == [str(number).encode() for number in range(25)]
 
 
-def test_the_rest_of_a_poll_is_taken_without_waiting(kafka: Kafka) -> None:
-    """Who asks for more than there is gets what is there."""
+def test_a_poll_with_fewer_records_than_its_limit_returns_early(kafka: Kafka) -> None:
+    """The poll does not wait for the rest of its limit."""
     topic = kafka.topic()
     consumer, _, reader = member(kafka, topic)
     reader.until(lambda: reader.ends)
@@ -55,17 +55,17 @@ def test_the_rest_of_a_poll_is_taken_without_waiting(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.2])
-def test_a_poll_for_nothing_ends_in_time(kafka: Kafka, timeout: float) -> None:
+def test_a_poll_without_records_ends_after_its_timeout(kafka: Kafka, timeout: float) -> None:
     consumer, _, reader = member(kafka, kafka.topic())
     reader.until(lambda: reader.ends)
-    reader.go_on(0.3)  # the answers to joining are through
+    reader.go_on(0.3)  # the replies to the join have arrived
     started = kafka.now()
     assert consumer.poll(10, timeout) == []
     assert timeout * 0.5 <= kafka.now() - started < timeout + 0.5
 
 
-def test_a_poll_without_time_joins_and_fetches_too(kafka: Kafka) -> None:
-    """Callbacks run and records come also while a busy process never waits in its polls."""
+def test_a_poll_with_a_timeout_of_zero_joins_and_fetches(kafka: Kafka) -> None:
+    """Callbacks run and records come although a busy process never waits in its polls."""
     topic, listener, consumer = kafka.topic(), Recorder(), kafka.consumer()
     kafka.append(topic, b"x")
     listener.listen(consumer, topic)
@@ -90,8 +90,8 @@ def test_records_of_a_partition_come_in_order(kafka: Kafka) -> None:
     ("key", "value"),
     [(None, None), (b"", b""), (None, b"x"), (b"k", None), (b"\x00\xff", b"\xff\x00" * 500)],
 )
-def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, key: bytes | None, value: bytes | None) -> None:
-    """Nothing and empty are told apart."""
+def test_keys_and_values_arrive_as_they_were_sent(kafka: Kafka, key: bytes | None, value: bytes | None) -> None:
+    """Null and empty are different."""
     topic = kafka.topic()
     kafka.append(topic, value, key)
     _, _, reader = member(kafka, topic)
@@ -101,8 +101,8 @@ def test_keys_and_values_come_as_they_were_sent(kafka: Kafka, key: bytes | None,
     assert record.timestamp_ms > 0
 
 
-def test_the_end_of_a_partition_is_told(kafka: Kafka) -> None:
-    """Behind the last record, each time that it is reached; also of an empty one."""
+def test_the_end_of_a_partition_is_reported(kafka: Kafka) -> None:
+    """It follows the last record, each time that the end is reached. An empty partition has an end too."""
     topic = kafka.topic(2)
     full, empty = Partition(topic, 0), Partition(topic, 1)
     for _ in range(3):
@@ -119,8 +119,8 @@ def test_the_end_of_a_partition_is_told(kafka: Kafka) -> None:
 # ---------------------------------------------------------------- pause and resume
 
 
-def test_the_client_knows_the_end_of_what_it_fetches(kafka: Kafka) -> None:
-    """Also of what it has not been asked for yet; of what it has never fetched it may know nothing."""
+def test_the_client_knows_the_end_of_a_partition_that_it_fetches(kafka: Kafka) -> None:
+    """The end includes records that were not polled yet. A partition that was never fetched may have no known end."""
     topic = kafka.topic()
     consumer, _, reader = member(kafka, topic)
     for number in range(5):
@@ -130,8 +130,8 @@ def test_the_client_knows_the_end_of_what_it_fetches(kafka: Kafka) -> None:
     assert consumer.end(Partition("never heard of", 0)) == -1
 
 
-def test_nothing_comes_of_a_paused_partition_and_nothing_is_lost(kafka: Kafka) -> None:
-    """Others go on meanwhile; after the resume the first record is the one after the last that was given out."""
+def test_a_paused_partition_returns_no_records_and_loses_none(kafka: Kafka) -> None:
+    """Other partitions continue. After the resume, the first record is the one after the last that was returned."""
     topic = kafka.topic(2)
     paused, other = Partition(topic, 0), Partition(topic, 1)
     for _ in range(20):
@@ -147,8 +147,8 @@ def test_nothing_comes_of_a_paused_partition_and_nothing_is_lost(kafka: Kafka) -
     assert [record.offset for record in reader.records if record.partition == paused] == list(range(20))
 
 
-def test_all_may_be_paused_and_polled_all_the_same(kafka: Kafka) -> None:
-    """So a process with a full queue stays in the group, also when records come."""
+def test_a_consumer_can_poll_while_all_its_partitions_are_paused(kafka: Kafka) -> None:
+    """A process with a full queue stays in the group this way, also when records come."""
     topic = kafka.topic()
     consumer, _, reader = member(kafka, topic)
     consumer.pause([Partition(topic, 0)])
@@ -159,7 +159,7 @@ def test_all_may_be_paused_and_polled_all_the_same(kafka: Kafka) -> None:
 
 
 def test_a_resume_takes_effect_at_once(kafka: Kafka) -> None:
-    """Also when nothing was fetched: the client's thread for the broker then sleeps for most of a second."""
+    """Also if no record was fetched before: the client's thread for the broker then sleeps for most of a second."""
     topic = kafka.topic()
     consumer, _, reader = member(kafka, topic)
     waits = []
@@ -174,8 +174,8 @@ def test_a_resume_takes_effect_at_once(kafka: Kafka) -> None:
     assert min(waits) < 0.4
 
 
-def test_pausing_what_is_not_ours_does_no_harm(kafka: Kafka) -> None:
-    """It may have gone in between."""
+def test_pausing_a_partition_that_is_not_assigned_does_nothing(kafka: Kafka) -> None:
+    """The partition may have been revoked in between."""
     topic = kafka.topic()
     consumer, _, reader = member(kafka, topic)
     foreign = Partition(kafka.topic(), 0)
@@ -188,8 +188,8 @@ def test_pausing_what_is_not_ours_does_no_harm(kafka: Kafka) -> None:
 # ---------------------------------------------------------------- commits
 
 
-def test_a_commit_is_answered_in_a_later_poll(kafka: Kafka) -> None:
-    """With the offsets that were sent, once, and on nobody else's time."""
+def test_the_reply_to_a_commit_comes_in_a_later_poll(kafka: Kafka) -> None:
+    """The reply has the offsets that were sent. It comes once, and only during a poll."""
     topic = kafka.topic(2)
     consumer, listener, reader = member(kafka, topic)
     wanted = {Partition(topic, 0): Position(3), Partition(topic, 1): Position(7, "a b, c")}
@@ -200,7 +200,7 @@ def test_a_commit_is_answered_in_a_later_poll(kafka: Kafka) -> None:
     assert listener.answers == [(wanted, None)]
 
 
-def test_commits_are_answered_in_the_order_in_which_they_were_sent(kafka: Kafka) -> None:
+def test_replies_to_commits_come_in_the_order_of_the_commits(kafka: Kafka) -> None:
     topic = kafka.topic()
     consumer, listener, reader = member(kafka, topic)
     partition = Partition(topic, 0)
@@ -210,8 +210,8 @@ def test_commits_are_answered_in_the_order_in_which_they_were_sent(kafka: Kafka)
     assert [answered[partition].offset for answered, _ in listener.answers] == [1, 2, 3]
 
 
-def test_the_next_owner_begins_where_was_committed(kafka: Kafka) -> None:
-    """And where nothing was, at the oldest record. The metadata beside it is found, as long as it may be."""
+def test_the_next_owner_begins_at_the_committed_offset(kafka: Kafka) -> None:
+    """Without one it begins at the oldest record. It also finds commit metadata of the greatest length."""
     topic = kafka.topic(2)
     for number in (0, 1):
         for _ in range(5):
@@ -227,8 +227,8 @@ def test_the_next_owner_begins_where_was_committed(kafka: Kafka) -> None:
     assert theirs.found == {partition: Position(3, "x" * 4_095), Partition(topic, 1): None}
 
 
-def test_a_position_is_no_commit(kafka: Kafka) -> None:
-    """What was only read is read again by the next owner."""
+def test_reading_a_record_does_not_commit_it(kafka: Kafka) -> None:
+    """The next owner reads a record again if it was not committed."""
     topic = kafka.topic()
     for _ in range(3):
         kafka.append(topic, b"x")
@@ -238,8 +238,8 @@ def test_a_position_is_no_commit(kafka: Kafka) -> None:
     assert [record.offset for record in member(kafka, topic)[2].read(3)] == [0, 1, 2]
 
 
-def test_the_owner_may_begin_elsewhere(kafka: Kafka) -> None:
-    """Another store knows better; of what it says nothing the committed offset counts."""
+def test_the_owner_can_begin_at_an_offset_that_was_not_committed(kafka: Kafka) -> None:
+    """Another store may have the offset. The committed offset counts for partitions that the store does not have."""
     topic = kafka.topic(2)
     ours, other = Partition(topic, 0), Partition(topic, 1)
     for number in (0, 1):
@@ -255,7 +255,7 @@ def test_the_owner_may_begin_elsewhere(kafka: Kafka) -> None:
 
 
 def test_a_partition_waits_until_its_owner_can_begin(kafka: Kafka) -> None:
-    """Nothing of it is read meanwhile. Then it begins where the owner says, or where was committed."""
+    """None of its records is read before. It begins at the owner's offset, or else at the committed offset."""
     topic = kafka.topic(2)
     ours, other = Partition(topic, 0), Partition(topic, 1)
     for number in (0, 1):
@@ -286,7 +286,7 @@ def test_a_partition_waits_until_its_owner_can_begin(kafka: Kafka) -> None:
 
 
 def test_a_partition_without_a_committed_offset_may_wait_too(kafka: Kafka) -> None:
-    """It begins at the oldest record then."""
+    """The partition then begins at the oldest record."""
     topic = kafka.topic(1)
     for _ in range(3):
         kafka.append(topic, b"x")
@@ -300,7 +300,7 @@ def test_a_partition_without_a_committed_offset_may_wait_too(kafka: Kafka) -> No
     consumer.close()
 
 
-def test_a_membership_is_something(kafka: Kafka) -> None:
-    """Which transactions are committed with."""
+def test_a_member_has_a_membership(kafka: Kafka) -> None:
+    """Transactions are committed with it."""
     consumer, _, _ = member(kafka, kafka.topic())
     assert consumer.membership() is not None

@@ -1,4 +1,4 @@
-"""A broker without the consumer protocol: the client says so only after it has been asked to join."""
+"""A broker without the consumer protocol. The client reports this only after it was asked to join."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module")
 def old_broker() -> Iterator[Broker]:
-    """As old ones are, and new ones on which an operator has switched the protocol off."""
+    """Yield a broker without the protocol: an old one, or one on which an operator has switched the protocol off."""
     with running_broker("group.coordinator.rebalance.protocols=classic") as running:
         yield running
 
@@ -37,8 +37,8 @@ def consumer_of(broker: Broker, *protocols: str) -> ConfluentConsumer:
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.1])
-def test_it_falls_back_to_classic(old_broker: Broker, timeout: float) -> None:
-    """Within the calls of the port: who polls notices nothing but the other name of the protocol, and the log line."""
+def test_the_consumer_falls_back_to_the_classic_protocol(old_broker: Broker, timeout: float) -> None:
+    """It happens within the calls of the port. The caller only sees another protocol name and a line in the log."""
     topic, listener = old_broker.topic(2), Recorder()
     consumer = consumer_of(old_broker, "consumer", "classic")
     assert consumer.protocol == "consumer"
@@ -53,8 +53,8 @@ def test_it_falls_back_to_classic(old_broker: Broker, timeout: float) -> None:
     assert listener.events == ["assigned", "committed", "revoked"]
 
 
-def test_without_another_protocol_it_is_a_fatal_error(old_broker: Broker) -> None:
-    """``KAFKA_GROUP_PROTOCOL=consumer`` was asked for, so the process says why it cannot."""
+def test_a_missing_protocol_without_a_fallback_is_a_fatal_error(old_broker: Broker) -> None:
+    """With ``KAFKA_GROUP_PROTOCOL=consumer`` the process reports why it cannot join."""
     consumer = consumer_of(old_broker, "consumer")
     Recorder().listen(consumer, old_broker.topic())
     with pytest.raises(ClientFatalError, match="not supported"):
@@ -62,7 +62,7 @@ def test_without_another_protocol_it_is_a_fatal_error(old_broker: Broker) -> Non
     consumer.close()
 
 
-def test_a_broker_that_has_it_is_not_fallen_back_from(broker: Broker) -> None:
+def test_the_consumer_keeps_the_consumer_protocol_if_the_broker_has_it(broker: Broker) -> None:
     topic, listener = broker.topic(2), Recorder()
     consumer = consumer_of(broker, "consumer", "classic")
     listener.listen(consumer, topic)

@@ -1,4 +1,4 @@
-"""What the worker relies on when partitions come and go."""
+"""The behaviour of the group that the worker relies on when partitions are assigned and revoked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.kafka.ports import Position
 
 
 def test_nothing_is_assigned_before_the_first_poll(kafka: Kafka) -> None:
-    """Callbacks run inside our calls, never beside them."""
+    """Callbacks run only inside calls of the consumer."""
     consumer, listener = kafka.consumer(), Recorder()
     listener.listen(consumer, kafka.topic())
     kafka.idle(1.0)
@@ -23,7 +23,7 @@ def test_nothing_is_assigned_before_the_first_poll(kafka: Kafka) -> None:
 
 
 def test_members_share_the_partitions(kafka: Kafka) -> None:
-    """When one comes, what it shall have is revoked from the other first; when one goes, the other has all."""
+    """A new member gets partitions after the other one was asked to give them back. When it leaves, they return."""
     topic = kafka.topic(4)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
     ours.listen(first, topic)
@@ -39,8 +39,8 @@ def test_members_share_the_partitions(kafka: Kafka) -> None:
     assert "lost" not in ours.events
 
 
-def test_partitions_move_sooner_than_the_heartbeats_of_the_group(kafka: Kafka) -> None:
-    """A member sends one every second, whatever interval the group has: 5 s by default, and 15 s here."""
+def test_partitions_move_faster_than_the_heartbeat_interval_of_the_group(kafka: Kafka) -> None:
+    """A member sends a heartbeat every second, whatever interval the group has: 5 s by default, and 15 s here."""
     topic = kafka.topic(4)
     kafka.slow_heartbeats()
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
@@ -52,7 +52,7 @@ def test_partitions_move_sooner_than_the_heartbeats_of_the_group(kafka: Kafka) -
     assert kafka.now() - came < 8
 
 
-def test_what_stays_is_not_touched_by_a_rebalance(kafka: Kafka) -> None:
+def test_a_rebalance_does_not_touch_a_partition_that_stays(kafka: Kafka) -> None:
     """Cooperative: a partition that a member keeps is neither revoked nor read again."""
     topic = kafka.topic(2)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
@@ -71,7 +71,7 @@ def test_what_stays_is_not_touched_by_a_rebalance(kafka: Kafka) -> None:
 
 
 def test_a_revoked_partition_stays_until_it_is_released(kafka: Kafka) -> None:
-    """It can be committed meanwhile, polling goes on, and the new owner begins where was committed."""
+    """Until then it can be committed, and polls continue. The new owner begins at the committed offset."""
     topic = kafka.topic(2)
     for number in (0, 1):
         for _ in range(5):
@@ -97,8 +97,8 @@ def test_a_revoked_partition_stays_until_it_is_released(kafka: Kafka) -> None:
     assert "lost" not in ours.events
 
 
-def test_a_member_that_holds_may_be_closed(kafka: Kafka) -> None:
-    """What it holds goes with it."""
+def test_a_member_that_holds_partitions_can_be_closed(kafka: Kafka) -> None:
+    """The other member then gets the held partitions."""
     topic = kafka.topic(2)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(revoked=lambda _: False), Recorder()
     ours.listen(first, topic)
@@ -111,7 +111,7 @@ def test_a_member_that_holds_may_be_closed(kafka: Kafka) -> None:
 
 
 def test_a_partition_that_comes_back_is_not_paused(kafka: Kafka) -> None:
-    """It was paused when it went; it comes under a new lease, which knows nothing of that."""
+    """It was paused when it was revoked. The pause does not carry over to its new lease."""
     topic = kafka.topic(2)
     first, second, ours, theirs = kafka.consumer(), kafka.consumer(), Recorder(), Recorder()
     ours.listen(first, topic)
@@ -129,8 +129,8 @@ def test_a_partition_that_comes_back_is_not_paused(kafka: Kafka) -> None:
     assert reader.go_on(0.3) == []
 
 
-def test_who_does_not_poll_for_too_long_loses_everything(kafka: Kafka) -> None:
-    """It learns that they are lost, not revoked. It can commit no more. It gets them back with a new lease."""
+def test_a_member_that_does_not_poll_for_too_long_loses_its_partitions(kafka: Kafka) -> None:
+    """They are reported as lost, not as revoked. The member gets them back under a new lease."""
     topic, listener = kafka.topic(), Recorder()
     partition = Partition(topic, 0)
     consumer = kafka.consumer(max_poll_interval=2.0)
@@ -146,7 +146,7 @@ def test_who_does_not_poll_for_too_long_loses_everything(kafka: Kafka) -> None:
     assert [record.partition for record in reader.until(lambda: reader.records)] == [partition]
 
 
-def test_who_was_put_out_cannot_commit(kafka: Kafka) -> None:
+def test_a_member_that_was_removed_from_the_group_cannot_commit(kafka: Kafka) -> None:
     topic, listener = kafka.topic(), Recorder()
     consumer = kafka.consumer(max_poll_interval=2.0)
     listener.listen(consumer, topic)
@@ -164,8 +164,8 @@ def test_who_was_put_out_cannot_commit(kafka: Kafka) -> None:
         assert failure.code in {"UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "ILLEGAL_GENERATION", "_STATE"}
 
 
-def test_closing_revokes(kafka: Kafka) -> None:
-    """What was committed before counts for the next member."""
+def test_a_close_revokes_the_partitions(kafka: Kafka) -> None:
+    """The next member begins at the offsets that were committed before."""
     topic = kafka.topic(2)
     consumer, listener = kafka.consumer(), Recorder()
     listener.listen(consumer, topic)
@@ -181,8 +181,8 @@ def test_closing_revokes(kafka: Kafka) -> None:
     assert [record.offset for record in Reader(kafka, successor).read(2)] == [2, 2]
 
 
-def test_the_next_member_has_the_partitions_of_a_closed_one_at_once(kafka: Kafka) -> None:
-    """Not only when its session is over."""
+def test_the_next_member_gets_the_partitions_of_a_closed_one_immediately(kafka: Kafka) -> None:
+    """The group does not wait for the end of its session."""
     topic, listener, theirs = kafka.topic(), Recorder(), Recorder()
     consumer, successor = kafka.consumer(), kafka.consumer()
     listener.listen(consumer, topic)
@@ -206,7 +206,7 @@ def test_a_consumer_may_be_closed_twice_and_before_it_joined(kafka: Kafka) -> No
 
 
 class OopsError(Exception):
-    """What a defect in a callback raises."""
+    """The error of a defect in a callback."""
 
 
 def oops(*_: object) -> None:
@@ -215,7 +215,7 @@ def oops(*_: object) -> None:
 
 @pytest.mark.parametrize("callback", ["assigned", "committed", "revoked"])
 def test_an_exception_of_a_callback_surfaces_after_the_call(kafka: Kafka, callback: str) -> None:
-    """Once. The process ends then, and the next member gets every record."""
+    """It surfaces once. The process then ends, and the next member gets every record."""
     topic = kafka.topic(2)
     for number in (0, 1):
         kafka.append(topic, b"x", number=number)

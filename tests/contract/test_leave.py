@@ -1,4 +1,4 @@
-"""A process that was killed leaves its group at once, by one request in its name."""
+"""A killed process leaves its group immediately, by one request that is sent in its name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(90)]
 
 api: Any = admin
-SOON = 15.0  # seconds, enough for a new process on a busy machine; the session's time-out is 45 here
+SOON = 15.0  # seconds, enough for a new process on a busy machine; the session time-out is 45 s here
 LIMIT = 30.0
 PARTITIONS = 4
 LOGGING = ("INFO", "json")
@@ -55,7 +55,7 @@ class Process:
                 self._states.put(tuple(json.loads(line)))
 
     def has(self, count: int, within: float = LIMIT) -> bool:
-        """Whether it has this number of partitions in time."""
+        """Return whether the member has this number of partitions in time."""
         end = time.monotonic() + within
         while (left := end - time.monotonic()) > 0:
             try:
@@ -86,7 +86,7 @@ class Group:
         return self._members[-1]
 
     def leave(self, member: str, instance: str | None = None) -> list[Any]:
-        """The log of leaving in this member's name."""
+        """Leave in the name of this member. Return the lines of the log."""
         with structlog.testing.capture_logs() as events:
             leave_group(properties.common(self.link, "contract"), self.name, self.protocol, member, instance)
         return events
@@ -105,7 +105,7 @@ def group(request: pytest.FixtureRequest, broker: Broker) -> Iterator[Group]:
 
 @pytest.fixture
 def consumers(broker: Broker) -> Iterator[Group]:
-    """A group under the consumer protocol."""
+    """Yield a group under the consumer protocol."""
     one = Group(broker.bootstrap, "consumer", broker.topic(PARTITIONS))
     yield one
     one.close()
@@ -127,7 +127,7 @@ def test_a_peer_has_the_partitions_of_a_killed_member_soon(group: Group) -> None
     a_peer_gets_the_partitions_of_a_killed_member(group)
 
 
-def test_so_has_its_replacement(group: Group) -> None:
+def test_a_replacement_has_the_partitions_of_a_killed_member_soon(group: Group) -> None:
     victim = group.member()
     assert victim.has(PARTITIONS)
     victim.kill()
@@ -137,8 +137,8 @@ def test_so_has_its_replacement(group: Group) -> None:
     assert replacement.has(PARTITIONS, within=SOON)
 
 
-def test_a_child_process_of_the_supervisor_does_it(group: Group) -> None:
-    """This is how the supervisor calls it: it has no client itself, and never waits for a broker."""
+def test_a_child_process_of_the_supervisor_leaves_for_a_killed_member(group: Group) -> None:
+    """The supervisor uses such a child because it has no client itself and never waits for a broker."""
     victim = group.member()
     assert victim.has(PARTITIONS)
     victim.kill()
@@ -153,7 +153,7 @@ def test_a_child_process_of_the_supervisor_does_it(group: Group) -> None:
 
 
 def test_a_static_members_name_is_free_for_its_replacement(consumers: Group) -> None:
-    """Else the broker refuses the name until the session is over."""
+    """Otherwise the broker refuses the name until the session is over."""
     victim = consumers.member("name")
     assert victim.has(PARTITIONS)
     victim.kill()
@@ -162,7 +162,7 @@ def test_a_static_members_name_is_free_for_its_replacement(consumers: Group) -> 
     assert consumers.member("name").has(PARTITIONS, within=SOON)
 
 
-def test_a_static_member_whose_name_has_another_holder_is_left_alone(consumers: Group) -> None:
+def test_a_static_member_stays_if_its_predecessor_leaves_under_its_name(consumers: Group) -> None:
     holder = consumers.member("name")
     assert holder.has(PARTITIONS)
 
@@ -171,8 +171,8 @@ def test_a_static_member_whose_name_has_another_holder_is_left_alone(consumers: 
     assert not holder.has(0, within=1.0)
 
 
-def test_a_static_member_of_the_classic_protocol_keeps_its_partitions_for_its_replacement(broker: Broker) -> None:
-    """The replacement takes the name over at once; nobody else is disturbed."""
+def test_a_classic_static_member_keeps_its_partitions_for_its_replacement(broker: Broker) -> None:
+    """The replacement takes the name immediately, and the other member keeps its partitions."""
     group = Group(broker.bootstrap, "classic", broker.topic(PARTITIONS))
     victim = group.member("name")
     assert victim.has(PARTITIONS)
@@ -195,8 +195,8 @@ def test_an_unknown_member_is_one_line_in_the_log(group: Group) -> None:
     assert "Unknown" in event["reason"]
 
 
-def test_a_broker_that_stands_still_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not longer than the limit; what comes of it is a line in the log."""
+def test_a_leave_waits_for_a_frozen_broker_up_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure is a line in the log."""
     monkeypatch.setattr(leave, "LIMIT", 3.0)
     monkeypatch.setattr(leave, "ANSWER", 1.0)
     with running_broker() as frozen:
@@ -216,7 +216,7 @@ def test_a_broker_that_stands_still_is_waited_for(monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Group]:
-    """A group at a broker that wants TLS and a password (SASL_SSL, SCRAM-SHA-512)."""
+    """Yield a group on a broker that requires TLS and a password (SASL_SSL, SCRAM-SHA-512)."""
     with secured_broker(tmp_path) as broker:
         create_topics(broker.bootstrap, ["requests"], PARTITIONS, None)
         group = Group(broker.secured_bootstrap, "consumer", "requests", broker.client())
@@ -224,11 +224,11 @@ def secured(tmp_path: Path) -> Iterator[Group]:
         group.close()
 
 
-def test_it_leaves_over_tls_and_with_a_password(secured: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leave_works_over_tls_and_with_a_password(secured: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     a_peer_gets_the_partitions_of_a_killed_member(secured)
 
     monkeypatch.setattr(leave, "LIMIT", 2.0)
-    secured.link.given["sasl.password"] = "wrong"  # type: ignore[index]  # our own, and no Mapping beneath
+    secured.link.given["sasl.password"] = "wrong"  # type: ignore[index]  # our own dict
     (event,) = secured.leave("member")
     assert event["event"] == "membership.leave_failed"
     assert "wrong" not in event["reason"]

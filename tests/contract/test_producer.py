@@ -1,4 +1,4 @@
-"""What the worker relies on when it answers."""
+"""The behaviour of the producer that the worker relies on when it answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Post:
-    """Produces, and collects what is told of it."""
+    """A producer and its reported deliveries."""
 
     def __init__(self, kafka: Kafka, **options: int) -> None:
         self.producer: Producer = kafka.producer(**options)
@@ -26,7 +26,7 @@ class Post:
         self._kafka = kafka
 
     def serve(self, count: int, timeout: float = 0.05) -> None:
-        """Until that many have been heard of."""
+        """Wait until that many deliveries were reported."""
         end = self._kafka.now() + WAIT_LIMIT
         while len(self.confirmed) + len(self.failed) < count:
             assert self._kafka.now() < end, "not heard of in time"
@@ -41,8 +41,8 @@ def everything(kafka: Kafka, topic: str, count: int) -> list[Record]:
     return Reader(kafka, consumer).read(count)
 
 
-def test_each_delivery_is_told_once_by_its_token(kafka: Kafka) -> None:
-    """In the order of a partition; a token may be anything, and two may be equal."""
+def test_each_delivery_is_reported_once_by_its_token(kafka: Kafka) -> None:
+    """The reports follow the order in the partition. Any object can be a token, and two tokens can be equal."""
     topic, post = kafka.topic(), Post(kafka)
     tokens: list[object] = [object(), "a", "a", None, *range(50)]
     for token in tokens:
@@ -54,8 +54,8 @@ def test_each_delivery_is_told_once_by_its_token(kafka: Kafka) -> None:
     assert len(everything(kafka, topic, len(tokens))) == len(tokens)
 
 
-def test_deliveries_are_heard_of_without_waiting(kafka: Kafka) -> None:
-    """A busy process only looks now and then."""
+def test_deliveries_are_reported_with_a_timeout_of_zero(kafka: Kafka) -> None:
+    """A busy process never waits for deliveries."""
     topic, post = kafka.topic(), Post(kafka)
     post.producer.produce(topic, None, b"v", (), 1)
     end = kafka.now() + WAIT_LIMIT
@@ -66,8 +66,8 @@ def test_deliveries_are_heard_of_without_waiting(kafka: Kafka) -> None:
     assert post.confirmed == [1]
 
 
-def test_who_waits_for_deliveries_does_not_wait_for_company(kafka: Kafka) -> None:
-    """With nothing under way there is nothing to wait for, and one alone is sent at once."""
+def test_a_wait_for_deliveries_does_not_delay_a_single_record(kafka: Kafka) -> None:
+    """Without undelivered records the call returns immediately. A single record is sent immediately."""
     topic, post = kafka.topic(), Post(kafka)
     post.producer.produce(topic, None, b"warm", (), 0)
     post.serve(1, timeout=5.0)
@@ -79,7 +79,7 @@ def test_who_waits_for_deliveries_does_not_wait_for_company(kafka: Kafka) -> Non
 
 
 @pytest.mark.parametrize("key", [b"", b"k", b"order-17", "ключ".encode(), b"\x00\xff\x80", b"abcdefgh" * 9])
-def test_a_key_leads_where_java_clients_look_for_it(kafka: Kafka, key: bytes) -> None:
+def test_a_key_selects_the_same_partition_as_in_java_clients(kafka: Kafka, key: bytes) -> None:
     topic, post = kafka.topic(7), Post(kafka)
     for number in range(3):
         post.producer.produce(topic, key, b"v", (), number)
@@ -87,7 +87,7 @@ def test_a_key_leads_where_java_clients_look_for_it(kafka: Kafka, key: bytes) ->
     assert {record.partition.number for record in everything(kafka, topic, 3)} == {partition_of(key, 7)}
 
 
-def test_records_without_a_key_go_anywhere(kafka: Kafka) -> None:
+def test_records_without_a_key_are_delivered_to_any_partition(kafka: Kafka) -> None:
     topic, post = kafka.topic(2), Post(kafka)
     for number in range(5):
         post.producer.produce(topic, None, b"v", (), number)
@@ -104,7 +104,7 @@ def test_records_without_a_key_go_anywhere(kafka: Kafka) -> None:
     ],
 )
 def test_a_record_arrives_byte_for_byte(kafka: Kafka, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-    """As a dead letter must; nothing, empty and absent are told apart, and headers keep their order."""
+    """A dead letter requires this. Null, empty and absent are different, and headers keep their order."""
     topic, post = kafka.topic(), Post(kafka)
     post.producer.produce(topic, key, value, headers, "token")
     post.serve(1)
@@ -112,8 +112,8 @@ def test_a_record_arrives_byte_for_byte(kafka: Kafka, key: bytes | None, value: 
 
 
 @pytest.mark.parametrize("size", [3_000, 3_000_000])
-def test_a_record_that_the_topic_does_not_take_fails_by_its_size(kafka: Kafka, size: int) -> None:
-    """By this code, whoever finds out; and those after it arrive."""
+def test_a_record_above_the_limit_of_its_topic_fails_with_the_code_for_its_size(kafka: Kafka, size: int) -> None:
+    """The code is the same whether the client or the broker finds out. Later records arrive."""
     topic, post = kafka.topic(max_bytes=2_000), Post(kafka)
     post.producer.produce(topic, None, b"x" * size, (), "large")
     post.serve(1)
@@ -124,10 +124,10 @@ def test_a_record_that_the_topic_does_not_take_fails_by_its_size(kafka: Kafka, s
     assert post.confirmed == ["small"]
 
 
-def test_what_we_think_to_fit_does_fit(kafka: Kafka) -> None:
-    """Our estimate of a record's size is never below what the broker compares with its limit.
+def test_a_record_that_the_worker_estimates_to_fit_does_fit(kafka: Kafka) -> None:
+    """The estimate of a record's size is never below the size that the broker compares with its limit.
 
-    Nor do records that fit one by one fail together: the limit holds for a batch, so batches are kept within it.
+    Records that fit one by one do not fail together: the limit holds for a batch, so batches are kept within it.
     """
     limit = 2_000
     topic, post = kafka.topic(max_bytes=limit), Post(kafka, batch_bytes=limit)
@@ -141,8 +141,8 @@ def test_what_we_think_to_fit_does_fit(kafka: Kafka) -> None:
     assert post.confirmed == ["fits"] * len(records)
 
 
-def test_an_unknown_topic_fails_by_itself(kafka: Kafka) -> None:
-    """It does not take others with it, and it is told, not raised."""
+def test_a_record_for_an_unknown_topic_fails_alone(kafka: Kafka) -> None:
+    """Other records are delivered. The failure is reported, not raised."""
     topic, post = kafka.topic(), Post(kafka)
     post.producer.produce("there-is-no-such-topic", None, b"x", (), "lost")
     post.producer.produce(topic, None, b"x", (), "found")
@@ -154,8 +154,8 @@ def test_an_unknown_topic_fails_by_itself(kafka: Kafka) -> None:
     )
 
 
-def test_closing_gives_up_what_is_under_way(kafka: Kafka) -> None:
-    """In no time; the process that does so has decided that it can wait no longer."""
+def test_a_close_gives_up_undelivered_records(kafka: Kafka) -> None:
+    """It does not wait, because a process that closes its producer has decided to wait no longer."""
     topic, post = kafka.topic(), Post(kafka)
     for number in range(10):
         post.producer.produce(topic, None, b"v", (), number)

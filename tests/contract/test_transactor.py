@@ -1,4 +1,4 @@
-"""What the worker relies on when it answers and commits in one transaction."""
+"""The behaviour of transactors that the worker relies on when it answers and commits in one transaction."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def frail() -> Iterator[Broker]:
-    """A broker that tests may stop, and that looks for transactions out of time every 1.5 s.
+    """Yield a broker that tests may stop, and that looks for timed-out transactions every 1.5 s.
 
-    Not more often: a broker that does so while it starts forgets the markers of those it aborts (0060).
+    The interval is not shorter: a broker that looks for them while it starts forgets the markers of those that it
+    aborts (0060).
     """
     with running_broker("transaction.abort.timed.out.transaction.cleanup.interval.ms=1500") as broker:
         yield broker
@@ -47,14 +48,14 @@ def frail() -> Iterator[Broker]:
 
 @pytest.fixture
 def shaky(frail: Broker) -> Iterator[RealScene]:
-    """Transactions have two seconds."""
+    """Yield a scene whose transactions time out after two seconds."""
     one = RealScene(frail, timeout=2.0)
     yield one
     one.close()
 
 
 def commit(transactor: Transactor | Careful, transaction: Transaction, attempts: int = 3) -> Ended:
-    """As the caller does: try again what has certainly not happened."""
+    """Commit as the worker does: try a transaction again that has certainly not happened."""
     ended = transactor.commit(transaction)
     while not ended.committed and attempts > 1:
         attempts -= 1
@@ -62,10 +63,10 @@ def commit(transactor: Transactor | Careful, transaction: Transaction, attempts:
     return ended
 
 
-# ---------------------------------------------------------------- with the broker there
+# ---------------------------------------------------------------- while the broker is reachable
 
 
-def test_answers_and_positions_are_seen_together(scene: Scene) -> None:
+def test_answers_and_positions_become_visible_together(scene: Scene) -> None:
     transactor = scene.transactor()
     assert transactor.commit(scene.transaction([b"a", b"b"], 2, "notes é")) == Ended(committed=True)
     assert sorted(scene.answers(), key=str) == [b"a", b"b"]
@@ -81,7 +82,7 @@ def test_positions_alone_can_be_committed(scene: Scene) -> None:
     assert scene.answers() == []
 
 
-def test_a_former_member_writes_nothing_and_a_present_one_can_go_on(scene: Scene) -> None:
+def test_a_former_member_writes_nothing_and_a_current_member_can_commit(scene: Scene) -> None:
     transactor = scene.transactor()
     ended = transactor.commit(scene.transaction([b"x"], 1, "stale", member=scene.stale_member()))
     assert not ended.committed
@@ -94,8 +95,8 @@ def test_a_former_member_writes_nothing_and_a_present_one_can_go_on(scene: Scene
 
 
 @pytest.mark.parametrize("size", [MAX_BYTES + 1_000, 80_000_000], ids=["for-the-topic", "for-the-client"])
-def test_an_answer_that_is_too_large_is_the_reason_and_nothing_is_written(scene: Scene, size: int) -> None:
-    """Whether the client or the broker notices, and wherever it stands among the others."""
+def test_an_answer_that_is_too_large_fails_its_whole_transaction(scene: Scene, size: int) -> None:
+    """It does not matter whether the client or the broker notices, or where the answer is among the others."""
     transactor = scene.transactor()
     ended = transactor.commit(scene.transaction([b"small", b"x" * size, b"small"], 1, "large"))
     assert not ended.committed
@@ -119,17 +120,17 @@ def test_a_missing_topic_is_a_failure_and_nothing_is_written(scene: Scene) -> No
 
 
 def test_a_successor_with_the_same_transactional_id_takes_over(scene: Scene) -> None:
-    """As after a crash. It does not wait for what its predecessor left open."""
+    """This happens after a crash. The successor does not wait for an open transaction of its predecessor."""
     assert scene.transactor().commit(scene.transaction([b"a"], 1, "1")).committed
     assert scene.transactor().commit(scene.transaction([b"b"], 2, "2")).committed
     assert len(scene.answers()) == 2
 
 
-# ---------------------------------------------------------------- with the broker away
+# ---------------------------------------------------------------- while the broker is unreachable
 
 
 class Careful:
-    """A transactor as the worker uses it: after an outage, a call of the client sometimes never returns."""
+    """A transactor on its own thread, as in the worker: a call of the client may never return after an outage."""
 
     def __init__(self, scene: RealScene) -> None:
         self._transaction_thread = TransactionThread(scene.transactor, lambda: None)
@@ -184,7 +185,7 @@ class Lame:
 def test_a_client_that_cannot_end_its_transaction_is_replaced(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is replaced when the transaction's time is up, and not kept as long as the process lives."""
+    """It is replaced when the transaction times out, and not kept until the process ends."""
     monkeypatch.setattr(transactional, "GIVE_UP_SECONDS", 1.0)
     transactor = shaky.transactor()
     assert transactor.commit(shaky.transaction([b"warm"], 1, "0")).committed
@@ -197,7 +198,7 @@ def test_a_client_that_cannot_end_its_transaction_is_replaced(
 
 
 def check(scene: RealScene, ended: Ended) -> None:
-    """The reported outcome is the real one."""
+    """Check that the reported outcome is the real one."""
     assert scene.position() == (Position(2, "1") if ended.committed else Position(1, "0"))
     assert scene.answers().count(b"x") == ended.committed
 
@@ -205,7 +206,7 @@ def check(scene: RealScene, ended: Ended) -> None:
 def test_a_transaction_that_the_coordinator_gave_up_has_not_happened(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after this process was stopped for a while: the client then only reports that it was fenced."""
+    """This happens after the process was stopped for a while. The client then only reports that it was fenced."""
     ended = interrupted(shaky, monkeypatch, shaky.until_given_up)
     assert not ended.committed
     assert ended.failure is not None
@@ -214,18 +215,18 @@ def test_a_transaction_that_the_coordinator_gave_up_has_not_happened(
 
 @pytest.mark.timeout(150)  # a call that hangs is given 15 seconds
 @pytest.mark.parametrize("seconds", [1.0, 4.5])
-def test_a_frozen_broker_loses_and_doubles_nothing(
+def test_a_frozen_broker_loses_and_duplicates_no_answer(
     shaky: RealScene, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    """Whether the broker is back before the transaction times out, or after."""
+    """The broker comes back before or after the transaction times out."""
     interrupted(shaky, monkeypatch, lambda: freeze(shaky.broker, seconds))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_a_restarted_broker_loses_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """With Kafka's default interval between two searches for transactions out of time: see 0060 for why."""
+def test_a_restarted_broker_loses_and_duplicates_no_answer(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """The broker looks for timed-out transactions at Kafka's default interval: see 0060 for the reason."""
     with running_broker() as broker:
         scene = RealScene(broker, timeout=2.0)
 
@@ -238,7 +239,7 @@ def test_a_restarted_broker_loses_and_doubles_nothing(monkeypatch: pytest.Monkey
 
 
 def test_a_transactor_waits_for_the_broker_and_is_closed_in_time(shaky: RealScene) -> None:
-    """Before its first transaction, in the middle of one, and with nothing to do."""
+    """One transactor is before its first transaction, one is in the middle of a transaction, and one is idle."""
     given = shaky.transaction([b"x"], 1, "1")
     fresh, used, idle = shaky.transactor(), shaky.transactor("second"), shaky.transactor("third")
     for transactor in (used, idle):
@@ -271,10 +272,10 @@ def until_closed(transactor: Transactor, transaction: Transaction, raised: list[
         raised.append(error)
 
 
-# ---------------------------------------------------------------- two with the same transactional id
+# ---------------------------------------------------------------- two transactors with the same transactional id
 
 
-def test_of_two_transactors_with_one_id_one_gives_up_and_nothing_is_doubled(shaky: RealScene) -> None:
+def test_one_of_two_transactors_with_one_id_gives_up_without_a_duplicate(shaky: RealScene) -> None:
     """Otherwise they would fence each other without end."""
     pair, done, gave_up = [shaky.transactor(), shaky.transactor()], 0, False
     while not gave_up:
@@ -290,10 +291,10 @@ def test_of_two_transactors_with_one_id_one_gives_up_and_nothing_is_doubled(shak
 
 
 @pytest.mark.parametrize("answers", [[b"x"], []])
-def test_positions_of_others_are_not_taken_for_ours(shaky: RealScene, answers: list[bytes]) -> None:
-    """Our transaction is over, and the partition's new owner is beyond our position.
+def test_a_position_of_another_process_is_not_taken_for_our_commit(shaky: RealScene, answers: list[bytes]) -> None:
+    """Our transaction has ended, and the new owner of the partition has committed a higher position.
 
-    Without answers nothing depends on how it ended.
+    Without answers it does not matter how our transaction ended.
     """
     transactor = shaky.transactor()
     transaction = shaky.transaction(answers, 2, "ours")
@@ -305,7 +306,7 @@ def test_positions_of_others_are_not_taken_for_ours(shaky: RealScene, answers: l
         if answers:
             shaky.until_given_up()
         else:
-            shaky.transactor().open()  # ends ours
+            shaky.transactor().open()  # ends our transaction
         assert shaky.transactor("other").commit(shaky.transaction([b"z"], 7, "theirs")).committed
         return failed
 

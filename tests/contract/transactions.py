@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _Spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # not exported in the client's types
 
-LIMIT = 30.0  # seconds; only a failure ever waits so long
+LIMIT = 30.0  # seconds; only a failing test waits this long
 MAX_BYTES = 2_000
 
 
@@ -50,7 +50,7 @@ class Scene(Protocol):
 
 
 class RealScene:
-    """On a real broker, with members of one of the group protocols."""
+    """A scene on a real broker, with members under one of the group protocols."""
 
     def __init__(self, broker: Broker, protocol: str = "consumer", timeout: float = 10.0) -> None:
         self.broker, self._protocol = broker, protocol
@@ -72,7 +72,7 @@ class RealScene:
         return made
 
     def member(self) -> ck.Consumer:
-        """A member that has the partition."""
+        """Return a member that has the partition."""
         member = ck.Consumer(properties.consumer(self.link, "contract", self._protocol))
         self._clients.append(member)
         member.subscribe([self.requests.topic])
@@ -83,7 +83,7 @@ class RealScene:
         return member
 
     def stale_member(self) -> object:
-        """A member that has left the group."""
+        """Return the metadata of a member that has left the group."""
         member = self.member()
         known = member.consumer_group_metadata()
         member.close()
@@ -112,7 +112,7 @@ class RealScene:
     def until_given_up(self) -> None:
         """Wait until the coordinator has aborted the open transaction, whose answers have arrived.
 
-        It looks for transactions out of time at intervals.
+        The coordinator looks for timed-out transactions at intervals.
         """
         end = time.monotonic() + LIMIT
         while not self._is_open():
@@ -123,7 +123,7 @@ class RealScene:
             time.sleep(0.05)
 
     def _is_open(self) -> bool:
-        """Whether there are answers beyond the last stable offset."""
+        """Return whether there are answers beyond the last stable offset."""
         return self._ends(ck.IsolationLevel.READ_COMMITTED) != self._ends(ck.IsolationLevel.READ_UNCOMMITTED)
 
     def _ends(self, isolation: ck.IsolationLevel) -> list[int]:
@@ -137,7 +137,7 @@ class RealScene:
 
 
 class FakeScene:
-    """In memory."""
+    """A scene in memory."""
 
     def __init__(self) -> None:
         self.broker = FakeBroker(Clock())
@@ -169,7 +169,7 @@ class FakeScene:
         return self.broker.group("group").committed.get(self.requests)
 
     def close(self) -> None:
-        """Nothing outlives the test."""
+        """Do nothing: nothing outlives the test."""
 
 
 def pid_of(broker: Broker) -> int:

@@ -1,4 +1,4 @@
-"""An executor for each test; its handlers lie beside the tests."""
+"""Fixtures that start an executor. Its handlers are in ``handlers``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rig]]:
-    """Makes executors that are ended with the test."""
+    """Yield a function that starts an executor. The executors stop when the test ends."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent / "handlers"))
     made: list[Rig] = []
 
@@ -32,5 +32,5 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Rig]]:
 
 @pytest.fixture
 def rig(make: Callable[..., Rig]) -> Rig:
-    """An executor without limits."""
+    """Return an executor without limits."""
     return make()

@@ -1,4 +1,4 @@
-"""An executor with real processes and without Kafka: tasks in, outcomes out."""
+"""An executor with real processes and without Kafka. A test submits tasks and takes their outcomes."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from worker.executors.reports import Report
     from worker.isolation.link import Link
 
-WAIT_LIMIT = 30.0  # seconds; only a failure ever waits so long
+WAIT_LIMIT = 30.0  # seconds; only a failing test waits this long
 TOPIC = "requests"
 
 
 def config(handler: str = "faulty:handle") -> ChildConfig:
-    """Of a child that runs this handler."""
+    """Return the configuration of a child that runs this handler."""
     return ChildConfig(handler, {}, 3, [TOPIC], "ERROR", "json", "rig-0")
 
 
 class Rig:
-    """The poll thread's part is played by the test."""
+    """An executor whose poll thread is the thread of the test."""
 
     def __init__(self, policy: Policy | None = None, handler: str = "faulty:handle") -> None:
         self.mailbox = ChildMailbox()
         self.lease = Lease(Partition(TOPIC, 3))
         self.executor = ProcessExecutor(config(handler), policy or Policy(), self.mailbox)
         self.executor.start()
-        self.reports: list[Report] = []  # of handlers, as the poll thread has taken them
+        self.reports: list[Report] = []  # of handlers, in the order in which they were taken
         self.expired: list[Expired] = []  # tasks that were cancelled at a limit
-        self.ends: list[str] = []  # why children ended, as far as outcomes were taken
+        self.ends: list[str] = []  # why children ended, as far as the events were taken
         self._waiting: list[Outcome] = []
         self._made = 0
 
@@ -55,7 +55,7 @@ class Rig:
         group: OrderingGroup[Task] | None = None,
         lease: Lease | None = None,
     ) -> list[Task]:
-        """A task for each payload; its request's sequence and its offset count up."""
+        """Return a task for each payload. The sequence of its request and its offset count up."""
         found = []
         for payload in payloads:
             self._made += 1
@@ -73,13 +73,13 @@ class Rig:
         group: OrderingGroup[Task] | None = None,
         lease: Lease | None = None,
     ) -> list[Task]:
-        """Submit these at once."""
+        """Submit a task for each payload, in one call. Return the tasks."""
         tasks = self.tasks(*payloads, headers=headers, group=group, lease=lease)
         self.executor.submit(tasks)
         return tasks
 
     def take(self, count: int, seconds: float = WAIT_LIMIT) -> list[Outcome]:
-        """The next outcomes, in the order in which they were posted."""
+        """Return the next outcomes, in the order in which they were posted."""
         end = time.monotonic() + seconds
         while len(self._waiting) < count:
             assert time.monotonic() < end, f"{len(self._waiting)} of {count} outcomes: {self._waiting}"
@@ -98,7 +98,7 @@ class Rig:
         return taken
 
     def run(self, *payloads: str, headers: Headers = ()) -> list[Outcome]:
-        """Submit these and wait for what becomes of them."""
+        """Submit a task for each payload. Return their outcomes."""
         self.submit(*payloads, headers=headers)
         return self.take(len(payloads))
 
@@ -111,7 +111,7 @@ class Rig:
 
     @property
     def link(self) -> Link:
-        """The executor's end of the present child."""
+        """Return the executor's link to the current child."""
         end = time.monotonic() + WAIT_LIMIT
         while (link := self.executor._slot.link) is None:
             assert time.monotonic() < end
@@ -119,17 +119,17 @@ class Rig:
 
     @property
     def family(self) -> list[int]:
-        """The template's descendants."""
+        """Return the process ids of the template's descendants."""
         return linux.descendants_of(self.executor._children.template.pid)
 
 
 def names(outcomes: Sequence[Outcome]) -> list[str]:
-    """Verdicts, with the type of the failure where there is one."""
+    """Return the verdicts, with the type of the failure if there is one."""
     return [f"{one.verdict.name} {one.failure.type}" if one.failure else one.verdict.name for one in outcomes]
 
 
 def descriptors() -> list[str]:
-    """What this process has open."""
+    """Return the files, sockets and pipes that this process has open."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the directory itself

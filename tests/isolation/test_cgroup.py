@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(90)
 LIMIT = 400 << 20
 ROOT = Path("/sys/fs/cgroup")
 HERE = Path(__file__).parent
-# The worker process has 200 MB for itself; the task takes what is left, and the next one runs.
+# The worker process uses 200 MB, the second task uses the rest, and the third task still runs.
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -34,7 +34,7 @@ rig.executor.stop()
 
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group with a limit, of version 2 or 1. Its ``cgroup.procs`` takes processes."""
+    """Yield a control group with a memory limit, of version 2 or 1. A process joins it through ``cgroup.procs``."""
     folder, limit, swap = _place()
     try:
         folder.mkdir()
@@ -54,8 +54,8 @@ def _place() -> tuple[Path, str, str]:
     return ROOT / name, "memory.max", "memory.swap.max"
 
 
-def test_the_child_is_what_dies_in_a_container_without_memory(group: Path) -> None:
-    """Its task is a failed attempt; the worker process has not noticed anything."""
+def test_the_kernel_kills_the_child_when_a_container_runs_out_of_memory(group: Path) -> None:
+    """The task is a failed attempt, and the worker process keeps running."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE / "handlers")])}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(group / "cgroup.procs")],

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def test_a_task_that_is_cancelled_at_a_limit_is_reported_once_with_the_reason(make: Callable[..., Rig]) -> None:
-    """Whether it stops, is killed, or is cancelled for another reason before."""
+    """A task that stops and a task that is killed are reported. A task that a drain has cancelled before is not."""
     rig = make(Policy(timeout=1.0, grace=0.2))
     rig.run("heed", "ok", "spin")
     deadline = f"{time.time() + 0.6:.3f}".encode()

@@ -1,4 +1,4 @@
-"""Others run beside a long task, each in another child, as far as the order allows."""
+"""Other tasks run beside a long task, each in another child, if their ordering group allows it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def set_aside(rig: Rig, task: Task) -> None:
 
 
 def test_short_tasks_do_not_wait_for_a_long_one(make: Callable[..., Rig]) -> None:
-    """Those that were sent behind it, and those that come later."""
+    """Tasks that were submitted with the long one run, and so do tasks that come later."""
     rig = make(policy())
     long, *behind = rig.submit("nap 2", "ok", "ok")
     outcomes = rig.take(2)
@@ -55,7 +55,7 @@ def test_short_tasks_do_not_wait_for_a_long_one(make: Callable[..., Rig]) -> Non
 
 
 def test_a_task_that_has_reported_is_long_after_a_second(make: Callable[..., Rig]) -> None:
-    """The poll thread notes the report; long before ``WORKER_LONG_AFTER`` others run beside it."""
+    """The poll thread sets ``reported``. Others run beside the task long before ``WORKER_LONG_AFTER``."""
     rig = make(Policy(extra_slots=1, long_after=30.0))
     long, behind = rig.submit("nap 4", "ok")
     long.reported = True
@@ -66,14 +66,14 @@ def test_a_task_that_has_reported_is_long_after_a_second(make: Callable[..., Rig
     assert [running.task for running in rig.executor.beside] == [long]
 
 
-def test_without_extra_slots_they_wait(make: Callable[..., Rig]) -> None:
+def test_tasks_wait_for_a_long_one_without_extra_slots(make: Callable[..., Rig]) -> None:
     rig = make(Policy(long_after=LONG_AFTER))
     tasks = rig.submit("nap 0.6", "ok")
     assert [one.task for one in rig.take(2)] == tasks
 
 
 def test_a_second_long_task_waits_for_a_free_slot(make: Callable[..., Rig]) -> None:
-    """There are as many children as slots, and one more."""
+    """There is one child more than there are extra slots."""
     rig = make(policy())
     first, second, third = rig.submit("nap 1.5", "nap 1", "ok")
     set_aside(rig, first)
@@ -85,7 +85,7 @@ def test_a_second_long_task_waits_for_a_free_slot(make: Callable[..., Rig]) -> N
 
 
 def wait_running(rig: Rig, *tasks: Task) -> None:
-    """Wait until these run at the same time, and no other."""
+    """Wait until these tasks, and no others, run at the same time."""
     end = time.monotonic() + WAIT_LIMIT
     while {one.task for one in all_running(rig.executor)} != set(tasks):
         assert time.monotonic() < end, "they do not run at the same time"
@@ -93,8 +93,8 @@ def wait_running(rig: Rig, *tasks: Task) -> None:
         time.sleep(0.005)
 
 
-def test_as_many_others_as_slots_run_beside_a_long_one(make: Callable[..., Rig]) -> None:
-    """They are short, and a further one waits for one of them."""
+def test_as_many_short_tasks_as_extra_slots_run_beside_a_long_one(make: Callable[..., Rig]) -> None:
+    """A third short task waits until one of the two has ended."""
     rig = make(Policy(extra_slots=2, long_after=1.5))
     long, first, second, third = rig.submit("nap 4", "nap 1", "nap 1", "ok")
     wait_running(rig, long, first, second)
@@ -103,7 +103,7 @@ def test_as_many_others_as_slots_run_beside_a_long_one(make: Callable[..., Rig])
     assert [one.task for one in rig.take(1)] == [long]
 
 
-def test_when_every_slot_has_a_long_task_the_next_waits(make: Callable[..., Rig]) -> None:
+def test_a_task_waits_while_every_slot_has_a_long_task(make: Callable[..., Rig]) -> None:
     rig = make(policy(slots=2))
     *long, behind = rig.submit("nap 2", "nap 2", "nap 2", "ok")
     wait_running(rig, *long)
@@ -114,7 +114,7 @@ def test_when_every_slot_has_a_long_task_the_next_waits(make: Callable[..., Rig]
     assert outcomes[0].task is not behind
 
 
-def test_without_a_long_task_they_run_one_by_one(make: Callable[..., Rig]) -> None:
+def test_short_tasks_run_one_by_one_without_a_long_task(make: Callable[..., Rig]) -> None:
     rig = make(Policy(extra_slots=2))
     tasks = rig.submit("nap 0.2", "nap 0.2", "nap 0.2")
     for task in tasks:
@@ -125,7 +125,7 @@ def test_without_a_long_task_they_run_one_by_one(make: Callable[..., Rig]) -> No
 
 
 def test_short_tasks_beside_a_long_one_share_the_children(make: Callable[..., Rig]) -> None:
-    """No child starts for each of them. When the long task has ended, all but one end."""
+    """A short task does not start a new child. When the long task has ended, all children but one end."""
     rig = make(Policy(extra_slots=2, long_after=1.0))
     (long,) = rig.submit("nap 5")
     set_aside(rig, long)
@@ -145,7 +145,7 @@ def test_short_tasks_beside_a_long_one_share_the_children(make: Callable[..., Ri
 
 
 def test_the_child_of_a_long_task_ends_with_it(make: Callable[..., Rig]) -> None:
-    """And the slot is free for the next one."""
+    """The slot is free for the next long task."""
     rig = make(policy())
     for _ in range(2):
         (long,) = rig.submit("nap 0.5")
@@ -157,8 +157,8 @@ def test_the_child_of_a_long_task_ends_with_it(make: Callable[..., Rig]) -> None
             time.sleep(0.01)
 
 
-def test_nothing_overtakes_a_task_of_its_ordering_group(make: Callable[..., Rig]) -> None:
-    """It comes back to the queue, which gives it out when the long task has ended."""
+def test_a_task_never_overtakes_a_long_task_of_its_ordering_group(make: Callable[..., Rig]) -> None:
+    """The second task comes back unstarted. The queue keeps it until the long task has ended."""
     rig = make(policy())
     group: OrderingGroup[Task] = OrderingGroup()
     (long, behind), (other,) = rig.tasks("nap 1", "ok", group=group), rig.tasks("ok", group=OrderingGroup())
@@ -172,8 +172,8 @@ def test_nothing_overtakes_a_task_of_its_ordering_group(make: Callable[..., Rig]
     assert names(rig.take(1)) == ["OK"]
 
 
-def test_both_are_cancelled_and_killed(make: Callable[..., Rig]) -> None:
-    """Each by the claim it is under; the neighbour goes on."""
+def test_a_cancel_kills_only_the_task_under_the_named_lease(make: Callable[..., Rig]) -> None:
+    """The short task is under another lease and finishes."""
     rig = make(policy(grace=0.2))
     lease = Lease(Partition(TOPIC, 4))
     (long,) = rig.submit("deaf")
@@ -188,8 +188,8 @@ def test_both_are_cancelled_and_killed(make: Callable[..., Rig]) -> None:
     ]
 
 
-def test_a_crash_beside_is_the_crashed_tasks_alone(make: Callable[..., Rig]) -> None:
-    """And what the other one has started, also what has detached itself, lives on."""
+def test_a_crash_fails_only_the_task_that_crashed(make: Callable[..., Rig]) -> None:
+    """The processes that the long task has started keep running, also those in a separate session."""
     rig = make(policy())
     (long,) = rig.submit("brood_and_nap 1.5")
     set_aside(rig, long)
@@ -204,8 +204,8 @@ def test_a_crash_beside_is_the_crashed_tasks_alone(make: Callable[..., Rig]) -> 
         time.sleep(0.01)
 
 
-def test_limits_count_for_each(make: Callable[..., Rig]) -> None:
-    """Time and memory: the other one pays for neither."""
+def test_each_task_has_its_own_time_and_memory_limits(make: Callable[..., Rig]) -> None:
+    """A task that exceeds a limit does not affect the other task."""
     rig = make(policy(grace=0.1, memory=400 * MIB))
     (long,) = rig.submit("spin", headers=(("x-timeout", b"1s"),))
     set_aside(rig, long)
@@ -215,7 +215,7 @@ def test_limits_count_for_each(make: Callable[..., Rig]) -> None:
     assert names([outcomes[long]]) == ["FAILED TimeLimitExceeded"]
 
 
-def test_a_template_that_dies_takes_both_along(make: Callable[..., Rig]) -> None:
+def test_both_tasks_fail_when_the_template_dies(make: Callable[..., Rig]) -> None:
     rig = make(policy())
     (long,) = rig.submit("nap 30")
     set_aside(rig, long)
@@ -224,7 +224,7 @@ def test_a_template_that_dies_takes_both_along(make: Callable[..., Rig]) -> None
     assert names(rig.run("ok")) == ["OK"]
 
 
-def test_a_long_task_steps_back_further_and_further(make: Callable[..., Rig]) -> None:
+def test_the_priority_of_a_long_task_falls_step_by_step(make: Callable[..., Rig]) -> None:
     rig = make(policy())
     (long,) = rig.submit("nap 1.2")
     set_aside(rig, long)
@@ -239,8 +239,8 @@ def test_a_long_task_steps_back_further_and_further(make: Callable[..., Rig]) ->
     rig.take(1)
 
 
-def test_a_closed_executor_starts_nothing_beside(make: Callable[..., Rig]) -> None:
-    """The process drains."""
+def test_a_closed_executor_starts_no_task_beside_a_long_one(make: Callable[..., Rig]) -> None:
+    """An executor is closed when its process drains."""
     rig = make(policy())
     long, behind = rig.submit("nap 0.6", "ok")
     rig.wait_running(long)

@@ -1,4 +1,4 @@
-"""Whatever a handler does to its process: that task fails, its neighbours do not, and nothing is left behind."""
+"""A task that breaks its process fails alone and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(60)
 
 FAULTS = 200 if os.environ.get("E2E_LONG") == "1" else 20
 KINDS = ("segfault", "exit 3", "kill", "brood segfault", "abort")
-# What it does, what that comes to, and what its message names.
+# The payload, and a part of the failure's message.
 DEADLY = {
     "exit 0": "exit code 0",
     "exit 7": "exit code 7",
@@ -49,8 +49,8 @@ def between_two_good_ones(rig: Rig, payload: str) -> Outcome:
 
 
 @pytest.mark.parametrize("payload", DEADLY)
-def test_a_task_that_ends_its_process(rig: Rig, payload: str) -> None:
-    """It is a failed attempt that names how the process ended."""
+def test_a_task_that_ends_its_process_is_a_failed_attempt(rig: Rig, payload: str) -> None:
+    """The message names how the process ended. The tasks before and after it succeed."""
     outcome = between_two_good_ones(rig, payload)
     assert names([outcome]) == ["FAILED ProcessDied"]
     assert outcome.failure is not None
@@ -60,8 +60,8 @@ def test_a_task_that_ends_its_process(rig: Rig, payload: str) -> None:
 
 
 @pytest.mark.parametrize("payload", ["segfault", "abort", "overflow"])
-def test_a_crash_shows_the_handlers_line(rig: Rig, payload: str) -> None:
-    """As faulthandler saw it."""
+def test_the_failure_of_a_crash_shows_the_handlers_line(rig: Rig, payload: str) -> None:
+    """The traceback is that of faulthandler."""
     failure = between_two_good_ones(rig, payload).failure
     assert failure is not None
     assert f"in {payload}" in failure.traceback
@@ -72,12 +72,12 @@ def test_a_crash_shows_the_handlers_line(rig: Rig, payload: str) -> None:
     ("payload", "name"),
     [("fail", "FAILED ValueError"), ("fork", "OK"), ("limit_files", "OK"), ("big 5000000", "OK"), ("later", "OK")],
 )
-def test_what_does_not_end_its_process(rig: Rig, payload: str, name: str) -> None:
-    """Is what it is without a child."""
+def test_a_task_that_does_not_end_its_process_has_its_usual_outcome(rig: Rig, payload: str, name: str) -> None:
+    """The outcome is the same as without a child process."""
     assert names([between_two_good_ones(rig, payload)]) == [name]
 
 
-def test_a_thread_that_crashes_after_its_task_is_nobodys_fault(rig: Rig) -> None:
+def test_a_thread_that_crashes_after_its_task_fails_no_task(rig: Rig) -> None:
     rig.run("later")
     first = rig.link
     while rig.link is first:
@@ -85,16 +85,16 @@ def test_a_thread_that_crashes_after_its_task_is_nobodys_fault(rig: Rig) -> None
     assert names(rig.run("ok", "ok")) == ["OK", "OK"]
 
 
-def test_what_a_task_has_started_ends_with_its_process(rig: Rig) -> None:
-    """In a separate session, in the background of a shell, forked twice: as the test's kernel shows it."""
+def test_processes_that_a_task_has_started_end_with_its_child(rig: Rig) -> None:
+    """Also those in a separate session or in the background of a shell, and those that were forked twice."""
     (outcome,) = rig.run("brood segfault")
     assert names([outcome]) == ["FAILED ProcessDied"]
-    child = rig.link.child.pid  # once there is the next one
+    child = rig.link.child.pid  # waits for the next child
     assert rig.family == [child], "something is left"
 
 
-def test_nothing_outlives_the_worker_process(rig: Rig) -> None:
-    """Nor what a task leaves behind that ends well. The end of the socket is all that the template gets."""
+def test_no_process_outlives_the_worker_process(rig: Rig) -> None:
+    """Processes that a successful task has left end too. The template only sees that its socket was closed."""
     rig.run("brood")
     family = [rig.executor._children.template.pid, *rig.family]
     assert len(family) > 4
@@ -114,26 +114,26 @@ def state_of(pid: int) -> str:
 
 @pytest.mark.timeout(60 + FAULTS)
 def test_many_faults_leave_nothing_behind(rig: Rig) -> None:
-    """No process, no descriptor, no memory: ``E2E_LONG=1`` for 200 of them."""
+    """No process, no descriptor and no memory is left. ``E2E_LONG=1`` makes 200 faults."""
     rig.run("ok", *KINDS)
     rig.run("ok")
     before, used = len(descriptors()), memory(rig)
     for number in range(FAULTS):
         assert names(rig.run(KINDS[number % len(KINDS)])) == ["FAILED ProcessDied"]
     rig.run("ok")
-    assert len(descriptors()) <= before  # what earlier tests left may be freed meanwhile
+    assert len(descriptors()) <= before  # descriptors of earlier tests may be closed meanwhile
     assert rig.family == [rig.link.child.pid]
     assert memory(rig) < used + (4 << 20)
 
 
 def memory(rig: Rig) -> int:
-    """Bytes of this process and of the template."""
+    """Return the resident bytes of this process and of the template."""
     gc.collect()
     return sum(map(linux.resident_bytes, (os.getpid(), rig.executor._children.template.pid)))
 
 
-def test_a_failure_holds_up_its_ordering_group_alone(rig: Rig) -> None:
-    """What was sent behind it comes back unstarted; others go on."""
+def test_a_failure_blocks_only_its_ordering_group(rig: Rig) -> None:
+    """Later tasks of the group come back unstarted. Other tasks run."""
     group: OrderingGroup[Task] = OrderingGroup()
     other: OrderingGroup[Task] = OrderingGroup()
     tasks = [
@@ -154,7 +154,9 @@ def test_a_failure_holds_up_its_ordering_group_alone(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("payload", ["segfault", "spin"])
-def test_a_death_holds_up_its_ordering_group_alone(make: Callable[..., Rig], payload: str) -> None:
+def test_the_death_of_a_child_blocks_only_the_ordering_group_of_its_task(
+    make: Callable[..., Rig], payload: str
+) -> None:
     rig = make(Policy(timeout=0.3, grace=0.1))
     group: OrderingGroup[Task] = OrderingGroup()
     tasks = [*rig.tasks(payload, "ok", group=group), *rig.tasks("ok", group=OrderingGroup())]
@@ -165,7 +167,7 @@ def test_a_death_holds_up_its_ordering_group_alone(make: Callable[..., Rig], pay
 
 
 def test_the_next_task_runs_soon_after_a_crash(rig: Rig) -> None:
-    """Within 50 ms; the best of some, since others use this machine too."""
+    """It starts within 50 ms, in the best of five tries, because other programs use this machine too."""
     took = []
     for _ in range(5):
         crash, good = rig.run("segfault", "ok")
@@ -174,8 +176,8 @@ def test_the_next_task_runs_soon_after_a_crash(rig: Rig) -> None:
     assert min(took) < 0.05
 
 
-def test_a_signal_to_the_whole_service_is_for_the_supervisor(rig: Rig) -> None:
-    """systemd sends SIGTERM to every process: the running task finishes."""
+def test_the_template_and_the_child_ignore_sigterm_and_sighup(rig: Rig) -> None:
+    """On SIGTERM to every process of a service, as from systemd, only the supervisor drains. The task finishes."""
     (task,) = rig.submit("nap 0.3")
     rig.wait_running(task)
     for pid in (rig.executor._children.template.pid, rig.link.child.pid):
@@ -184,12 +186,12 @@ def test_a_signal_to_the_whole_service_is_for_the_supervisor(rig: Rig) -> None:
     assert names(rig.take(1)) == ["OK"]
 
 
-def test_what_a_task_has_started_can_be_ended_by_a_signal(rig: Rig) -> None:
+def test_sigterm_ends_processes_that_a_task_has_started(rig: Rig) -> None:
     (outcome,) = rig.run("end_others")
     assert outcome.result == b"-15 -15"
 
 
-def test_the_kernel_picks_the_child_when_memory_runs_out(rig: Rig) -> None:
+def test_the_child_has_the_highest_out_of_memory_score(rig: Rig) -> None:
     (outcome,) = rig.run("score")
     assert outcome.result == b"1000"
     assert linux.children_of(os.getpid())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_a_process_that_a_helper_thread_forked_lives_on(make: Callable[..., Rig]) -> None:
+def test_a_process_outlives_the_helper_thread_that_forked_it(make: Callable[..., Rig]) -> None:
     rig = make(handler="forking:handle")
     (outcome,) = rig.run("fork_in_a_thread")
     assert outcome.result == b"7"

@@ -1,4 +1,4 @@
-"""The child is killed at random moments: every task is settled once, and only the one that ran is blamed."""
+"""The child is killed at random moments. Each task is settled once, and only the running task is blamed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ KILLS = 1_000 if os.environ.get("E2E_LONG") == "1" else 100
 
 
 @pytest.mark.timeout(60 + KILLS)
-def test_random_kills(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """``E2E_LONG=1`` for 1,000 of them."""
+def test_random_kills_settle_each_task_once_and_blame_only_the_running_one(
+    make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``E2E_LONG=1`` makes 1,000 kills."""
     journal = tmp_path / "journal"
     monkeypatch.setenv("JOURNAL", str(journal))
     rig, dice = make(handler="journal:handle"), random.Random(5)
@@ -43,15 +45,15 @@ def test_random_kills(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch,
     assert set(verdicts.values()) <= {"OK", "FAILED"}
     starts, broken, last = read(journal)
     assert broken <= blamed, "a task died with its child and was not blamed"
-    # Blamed without a start on record, or with an end: announced and not yet in the handler, or out of it and not yet
-    # reported. None of these was started again.
+    # The journal has no start of a blamed task that was announced but had not entered its handler. It has the end of a
+    # blamed task that had left its handler but was not reported. None of these was started again.
     assert blamed - broken <= last | (set(verdicts) - set(starts))
     assert all(starts[offset] == 1 for offset in starts), "an innocent was started twice"
     assert broken, "no kill met a task"
 
 
 def read(journal: Path) -> tuple[Counter[int], set[int], set[int]]:
-    """How often each was started; those that died with their child; those that were the last of a child's to end."""
+    """Return how often each task started, which died with their child, and which were the last that a child ended."""
     starts: Counter[int] = Counter()
     by_process: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     for line in journal.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Time and memory: a task is cancelled first, and its process killed where it goes on."""
+"""Time and memory limits. A task is cancelled first, and its process is killed if the task does not stop."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(60)
 
 MIB = 1 << 20
-SLACK = 0.3  # seconds that this machine may be late, busy as it is
+SLACK = 0.3  # seconds of delay that a busy machine may add
 
 
 def late(outcome: Outcome, limit: float) -> float:
-    """Seconds from the limit to the outcome."""
+    """Return the seconds from the limit to the outcome."""
     return (outcome.finished_ns - outcome.started_ns) / 1e9 - limit
 
 
 @pytest.mark.parametrize("payload", ["grip 60", "spin", "stop", "deaf"])
 def test_a_task_that_does_not_stop_is_killed_when_its_grace_is_over(make: Callable[..., Rig], payload: str) -> None:
-    """Also where it holds the interpreter in C, or is stopped. The tasks beside it are well."""
+    """Also if it holds the interpreter lock in C, or is stopped. The tasks before and after it succeed."""
     rig = make(Policy(timeout=0.5, grace=0.3))
     before, outcome, behind = rig.run("ok", payload, "ok")
     assert names([before, outcome, behind]) == ["OK", "FAILED TimeLimitExceeded", "OK"]
@@ -42,15 +42,17 @@ def test_a_task_that_does_not_stop_is_killed_when_its_grace_is_over(make: Callab
 
 
 @pytest.mark.parametrize(("payload", "result"), [("heed", b"stopped: timeout"), ("watch", b"saw: timeout")])
-def test_a_task_that_heeds_its_limit_is_itself(make: Callable[..., Rig], payload: str, result: bytes) -> None:
-    """What it returns within the grace is its result."""
+def test_a_task_that_stops_within_its_grace_returns_its_result(
+    make: Callable[..., Rig], payload: str, result: bytes
+) -> None:
+    """The outcome is what the handler returns within its grace."""
     rig = make(Policy(timeout=0.3, grace=10))
     (outcome,) = rig.run(payload)
     assert (names([outcome]), outcome.result) == (["OK"], result)
     assert 0 <= late(outcome, 0.3) < SLACK
 
 
-def test_what_a_task_raises_at_its_limit_is_the_limits(make: Callable[..., Rig]) -> None:
+def test_an_exception_after_the_time_limit_counts_as_time_limit_exceeded(make: Callable[..., Rig]) -> None:
     rig = make(Policy(timeout=0.2, grace=10))
     (outcome,) = rig.run("raise_when_cancelled")
     assert names([outcome]) == ["FAILED TimeLimitExceeded"]
@@ -60,15 +62,15 @@ def test_what_a_task_raises_at_its_limit_is_the_limits(make: Callable[..., Rig])
 
 
 def test_the_header_lowers_the_limit(make: Callable[..., Rig]) -> None:
-    """And a header that is none is a rejected request, as the deadline's is."""
+    """A request with a malformed time-out or deadline is rejected."""
     rig = make(Policy(timeout=30, grace=0.1))
     assert names(rig.run("spin", headers=(("x-timeout", b"200ms"),))) == ["FAILED TimeLimitExceeded"]
     assert names(rig.run("ok", headers=(("x-timeout", b"soon"),))) == ["REJECTED MalformedTimeout"]
     assert names(rig.run("ok", headers=(("x-deadline", b"soon"),))) == ["REJECTED MalformedDeadline"]
 
 
-def test_a_deadline_kills(make: Callable[..., Rig]) -> None:
-    """Asked at the deadline; ended as expired when the grace is over. One that has passed before is not started."""
+def test_a_task_that_runs_past_its_deadline_is_killed(make: Callable[..., Rig]) -> None:
+    """It is cancelled at the deadline, and killed and expired after the grace. An expired task does not start."""
     rig = make(Policy(grace=0.2))
     deadline = ("x-deadline", str(time.time() + 0.4).encode())
     assert names(rig.run("spin", headers=(deadline,))) == ["EXPIRED TimeLimitExceeded"]
@@ -77,7 +79,7 @@ def test_a_deadline_kills(make: Callable[..., Rig]) -> None:
 
 
 @pytest.mark.parametrize("reason", ["revoked", "drain"])
-def test_a_cancelled_task_is_killed_too(make: Callable[..., Rig], reason: str) -> None:
+def test_a_cancelled_task_that_does_not_stop_is_killed(make: Callable[..., Rig], reason: str) -> None:
     rig = make(Policy(grace=0.2))
     (task,) = rig.submit("spin")
     rig.wait_running(task)
@@ -90,8 +92,8 @@ def test_a_cancelled_task_is_killed_too(make: Callable[..., Rig], reason: str) -
 
 
 @pytest.mark.parametrize("payload", ["grow", "grow 1000", "grow_beside"])
-def test_a_task_that_runs_away_with_memory_is_killed(make: Callable[..., Rig], payload: str) -> None:
-    """Also in a process that it has started; never far above the limit."""
+def test_a_task_that_exceeds_its_memory_limit_is_killed(make: Callable[..., Rig], payload: str) -> None:
+    """The memory of processes that it has started counts too. The sum never gets far above the limit."""
     rig = make(Policy(memory=400 * MIB))
     outcomes, peak = rig.submit("ok", payload, "ok"), 0
     while (running := rig.executor.running) is None or running[0] is not outcomes[2]:
@@ -107,13 +109,13 @@ def test_a_task_that_runs_away_with_memory_is_killed(make: Callable[..., Rig], p
         assert peak < 550 * MIB
 
 
-def test_a_task_within_its_memory_is_left_alone(make: Callable[..., Rig]) -> None:
+def test_a_task_within_its_memory_limit_is_not_killed(make: Callable[..., Rig]) -> None:
     rig = make(Policy(memory=400 * MIB))
     assert names(rig.run("leak 200", "nap 0.3", "ok")) == ["OK"] * 3
 
 
-def test_a_child_that_has_run_enough_is_replaced(make: Callable[..., Rig]) -> None:
-    """Between two tasks, and none of them is lost or blamed."""
+def test_a_child_is_replaced_after_its_maximum_number_of_tasks(make: Callable[..., Rig]) -> None:
+    """It is replaced between two tasks, and no task is lost or blamed."""
     rig = make(Policy(child_max_tasks=3))
     outcomes = rig.run(*["ok"] * 10)
     assert names(outcomes) == ["OK"] * 10
@@ -121,20 +123,20 @@ def test_a_child_that_has_run_enough_is_replaced(make: Callable[..., Rig]) -> No
     assert [runs.count(pid) for pid in dict.fromkeys(runs)] == [3, 3, 3, 1]
 
 
-def test_a_child_that_has_grown_is_replaced(make: Callable[..., Rig]) -> None:
-    """Between two tasks."""
+def test_a_child_above_its_maximum_memory_is_replaced(make: Callable[..., Rig]) -> None:
+    """It is replaced between two tasks."""
     rig = make(Policy(child_max_memory=300 * MIB))
     processes = set()
     for _ in range(8):
         (outcome,) = rig.run("leak 100")
         assert names([outcome]) == ["OK"]
         processes.add(outcome.result)
-        time.sleep(0.12)  # two looks at its memory
+        time.sleep(0.12)  # time for two measurements of its memory
     assert 2 <= len(processes) <= 4
 
 
-def test_results_that_nobody_takes_stay_with_the_child(make: Callable[..., Rig]) -> None:
-    """From 16 MiB on reports are left in the pipe; the child goes on when the poll thread has taken them."""
+def test_results_that_are_not_taken_stay_in_the_childs_pipe(make: Callable[..., Rig]) -> None:
+    """Above 16 MiB the reports stay in the pipe. The child continues when the poll thread has taken the results."""
     rig, size, count = make(), 3 * MIB, 20
     rig.submit(*[f"big {size}"] * count)
     end = time.monotonic() + 30
@@ -148,7 +150,7 @@ def test_results_that_nobody_takes_stay_with_the_child(make: Callable[..., Rig])
 
 
 def report(rig: Rig) -> None:
-    """A turn of the poll thread that takes no results."""
+    """Run a turn of the poll thread that takes no results."""
     rig.mailbox.wait(0.02)
     rig.executor.check()
 
@@ -158,7 +160,7 @@ def waiting_bytes(rig: Rig) -> int:
 
 
 def test_every_end_of_a_child_is_reported_with_its_cause(make: Callable[..., Rig]) -> None:
-    """And its memory is known meanwhile."""
+    """The memory of the running child is measured."""
     rig = make(Policy(grace=0.1, memory=400 * MIB))
     before = rig.executor.child_bytes
     rig.run("leak 50")

@@ -1,4 +1,4 @@
-"""The races between parent and child, played out word by word on the shared page, without a process."""
+"""Races between parent and child. The tests write the words of the shared page themselves, without a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StandInChild:
-    """A child's end that does nothing by itself."""
+    """A stand-in for a child that does nothing by itself."""
 
     def __init__(self) -> None:
         self.words = memoryview(bytearray(page.SIZE)).cast("Q")
@@ -49,7 +49,7 @@ def child() -> Iterator[StandInChild]:
 
 @pytest.fixture
 def link(child: StandInChild) -> Link:
-    """Five tasks were sent, and the second runs."""
+    """Return a link on which five tasks were sent and the second runs."""
     one = Link(child, [PARTITION.topic])  # type: ignore[arg-type]
     one.send([a_task(offset=offset) for offset in range(1, 6)])
     one.flight.finished(1)
@@ -58,7 +58,7 @@ def link(child: StandInChild) -> Link:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], None]) -> None:
-    """What the child does before it sees what the parent has written."""
+    """Let the child act before it sees what the parent has written."""
     monkeypatch.setattr(time, "sleep", lambda _seconds: what())
 
 
@@ -66,15 +66,15 @@ def offsets(tasks: list[Task]) -> list[int]:
     return [task.record.offset for task in tasks]
 
 
-def test_what_has_not_started_comes_back(link: Link, child: StandInChild) -> None:
-    """And the child skips it."""
+def test_a_withdrawal_returns_the_tasks_that_have_not_started(link: Link, child: StandInChild) -> None:
+    """The child skips them."""
     assert offsets(link.withdraw()) == [3, 4, 5]
     assert (child.words[SKIP_FROM], child.words[SKIP_UNTIL]) == (3, 6)
     assert link.withdraw() == []
     assert link.running is not None
 
 
-def test_a_task_that_starts_at_that_moment_stays(
+def test_a_task_that_starts_during_a_withdrawal_is_not_returned(
     link: Link, child: StandInChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start_the_next() -> None:
@@ -86,10 +86,10 @@ def test_a_task_that_starts_at_that_moment_stays(
     assert [number for number, _ in link.flight] == [3]
 
 
-def test_a_kill_meets_only_the_task_it_is_meant_for(
+def test_a_child_is_not_killed_if_its_next_task_has_started(
     link: Link, child: StandInChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends at its limit, and the next one starts, which has done nothing wrong."""
+    """The task ends at its limit, and the next task starts before the kill. Only the later tasks are withdrawn."""
 
     def start_the_next() -> None:
         child.words[STARTED] = 3
@@ -99,7 +99,7 @@ def test_a_kill_meets_only_the_task_it_is_meant_for(
     assert (child.killed, link.cause) == (0, None)
 
 
-def test_a_kill_takes_the_others_out_of_harms_way(link: Link, child: StandInChild) -> None:
+def test_a_kill_withdraws_the_tasks_that_have_not_started(link: Link, child: StandInChild) -> None:
     assert offsets(link.kill_for(2, "timeout")) == [3, 4, 5]
     assert (child.killed, link.cause) == (1, "timeout")
     link.kill("memory")
@@ -107,7 +107,7 @@ def test_a_kill_takes_the_others_out_of_harms_way(link: Link, child: StandInChil
 
 
 def test_a_task_is_cancelled_once(link: Link, child: StandInChild) -> None:
-    """With its first reason; the next task is cancelled for itself."""
+    """The first reason stays. The next task can be cancelled for another reason."""
     link.cancel(2, "timeout", 1.0)
     link.cancel(2, "drain", 2.0)
     assert (child.words[CANCELLED], REASONS[child.words[REASON]]) == (2, "timeout")
@@ -117,8 +117,8 @@ def test_a_task_is_cancelled_once(link: Link, child: StandInChild) -> None:
     assert (child.words[CANCELLED], REASONS[child.words[REASON]]) == (3, "drain")
 
 
-def test_a_page_full_of_nonsense_blames_only_what_was_sent(link: Link, child: StandInChild) -> None:
-    """A child with broken memory writes what it likes."""
+def test_a_corrupt_page_blames_only_tasks_that_were_sent(link: Link, child: StandInChild) -> None:
+    """A child with corrupt memory may write any number to the page."""
     child.words[STARTED] = 2**64 - 1
     assert link.started == 5
     culprits, innocents = link.flight.settle_death(link.started)

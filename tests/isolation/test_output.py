@@ -1,4 +1,4 @@
-"""What a task prints: it reaches the replica's own output, and the last of it the failure of a task that crashed."""
+"""The output of a task reaches the output of its replica. The failure of a crashed task contains the end of it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def traceback_of(outcome: Outcome) -> str:
     return outcome.failure.traceback
 
 
-def test_the_last_words_of_a_crash(
+def test_the_failure_of_a_crash_shows_the_last_output(
     capfd: pytest.CaptureFixture[str], make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of Python, of a library and of a program, behind the stack; what another task has said is not among them."""
+    """Output of Python, a library and a program follows the stack. Output of another task is left out."""
     lines: list[dict[str, object]] = []
     monkeypatch.setattr(children.log, "info", lambda event, **fields: lines.append({"event": event, **fields}))
     rig = make(handler=HANDLER)
@@ -53,14 +53,18 @@ def test_the_last_words_of_a_crash(
     assert shown.err.splitlines() == [f"{who}, said the {what}" for who in ("other", said) for what in PRINTERS]
 
 
-def test_the_last_words_of_a_fresh_interpreter(capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]) -> None:
+def test_the_failure_of_a_fresh_interpreter_shows_the_last_output(
+    capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]
+) -> None:
     rig = make(handler="threaded:handle")
     assert "about to crash" in traceback_of(rig.run("crash")[0])
     assert "about to crash\n" in capfd.readouterr().out
 
 
-def test_only_the_end_of_much_output_is_kept(capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]) -> None:
-    """And every line of it arrives, whole and in order."""
+def test_a_failure_keeps_only_the_end_of_long_output(
+    capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]
+) -> None:
+    """Every line reaches the output of the replica, whole and in order."""
     count = 50_000
     (outcome,) = make(handler=HANDLER).run(f"abort_after {count}")
     words = traceback_of(outcome).partition(LAST_OUTPUT)[2]
@@ -72,7 +76,7 @@ def test_only_the_end_of_much_output_is_kept(capfd: pytest.CaptureFixture[str], 
 
 @pytest.fixture
 def target() -> Iterator[tuple[int, int]]:
-    """A pipe in the place of the replica's output: where to read it, and where to write."""
+    """Yield a pipe in place of the replica's output: the end to read, and the end to write."""
     ends = os.pipe()
     os.set_blocking(ends[0], False)
     yield ends
@@ -80,8 +84,8 @@ def target() -> Iterator[tuple[int, int]]:
         os.close(end)
 
 
-def test_output_that_nobody_reads_stops_only_the_child(target: tuple[int, int]) -> None:
-    """The template goes on; what was said arrives when somebody reads again."""
+def test_unread_output_blocks_only_the_child(target: tuple[int, int]) -> None:
+    """The template does not wait. The text arrives when the pipe is read again."""
     reader, writer = target
     poll = select.poll()
     outputs, output = Outputs(poll), ChildOutput((writer,))
@@ -109,12 +113,14 @@ def poll_out(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-def test_words_from_before_the_start_are_left_out() -> None:
+def test_output_from_before_the_start_is_left_out() -> None:
     assert since(2.0, [Printed(1.0, "a\n"), Printed(2.5, "b\n"), Printed(3.0, "c\n")]) == "b\nc"
 
 
-def test_a_killed_task_shows_what_it_was_doing(capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]) -> None:
-    """Not only a crash has last words."""
+def test_the_failure_of_a_killed_task_shows_the_last_output(
+    capfd: pytest.CaptureFixture[str], make: Callable[..., Rig]
+) -> None:
+    """A kill from outside counts like a crash."""
     rig = make(handler="threaded:handle")
     (task,) = rig.submit("wait")
     rig.wait_running(task)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("size", [0, 1, CHECKPOINT_LIMIT])
-def test_they_arrive_before_the_end(rig: Rig, size: int) -> None:
-    """The last of each, also a checkpoint that no pipe takes at once."""
+def test_progress_and_checkpoints_arrive_before_the_outcome(rig: Rig, size: int) -> None:
+    """The last progress and the checkpoint arrive, even if the checkpoint is larger than a pipe."""
     (outcome,) = rig.run(f"report {size}")
     progress = [report.progress for report in rig.reports if report.progress is not None]
     checkpoints = [report.checkpoint for report in rig.reports if report.checkpoint is not None]
@@ -26,22 +26,22 @@ def test_they_arrive_before_the_end(rig: Rig, size: int) -> None:
 
 
 def test_a_checkpoint_survives_its_child(rig: Rig) -> None:
-    """It was made before the child died: it is there before the outcome."""
+    """The checkpoint was saved before the child died, so it arrives before the outcome."""
     (outcome,) = rig.run("report 300000 die")
     assert outcome.failure is not None
     assert outcome.failure.type == "ProcessDied"
     assert [report.checkpoint for report in rig.reports if report.checkpoint is not None] == [bytes(300_000)]
 
 
-def test_the_child_goes_on_from_a_checkpoint(rig: Rig) -> None:
-    """The next task has none."""
+def test_a_task_in_a_child_resumes_from_its_checkpoint(rig: Rig) -> None:
+    """The next task has no checkpoint."""
     first, second = rig.tasks("report 1", "report 1")
     first.resume = b"\0so far"
     rig.executor.submit([first, second])
     assert [outcome.result for outcome in rig.take(2)] == [b"\0so far", b""]
 
 
-def test_one_task_is_cancelled_and_no_other(rig: Rig) -> None:
+def test_a_cancel_stops_only_the_task_that_it_names(rig: Rig) -> None:
     first, second = rig.submit("raise_when_cancelled", "ok")
     rig.wait_running(first)
     assert not rig.executor.cancel_task(second, "requested")

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from tests.isolation.rig import Rig
 
 
-def test_they_come_with_the_outcome_of_a_good_attempt_only(make: Callable[..., Rig]) -> None:
+def test_follow_up_requests_come_only_with_a_good_outcome(make: Callable[..., Rig]) -> None:
     good, failed, other = make().run("send", "send fail", "ok")
     assert names([good, failed, other]) == ["OK", "FAILED ValueError", "OK"]
     assert good.sent == (FollowUp("others", b"a", "one"), FollowUp(None, None, "two"))
     assert (good.result, failed.sent, other.sent) == (b"sent", (), ())
 
 
-def test_what_is_more_than_a_report_holds_is_refused(make: Callable[..., Rig]) -> None:
+def test_follow_up_requests_above_the_size_of_a_report_are_rejected(make: Callable[..., Rig]) -> None:
     outcome, behind = make(handler="sending:flood").run("", "ok")
     assert names([outcome, behind]) == ["REJECTED OversizedResult", "OK"]
     assert outcome.sent == ()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_children_need_no_tracer(rig: Rig) -> None:
-    """The parent makes the spans from what they report, also that of a child that has died."""
+    """The parent creates the spans from the outcomes, also the span of a child that has died."""
     traced = Traced()
     traced.spans.record(rig.run("ok", "segfault", headers=PARENT))
     good, dead = traced.finished()

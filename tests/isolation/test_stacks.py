@@ -16,8 +16,8 @@ pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.mark.parametrize("payload", ["grip 2", "nap 2"])
-def test_the_child_that_runs_the_task_shows_its_stack(rig: Rig, payload: str) -> None:
-    """Also while C code holds its interpreter; the task goes on to its result."""
+def test_the_stack_of_a_task_can_be_read_from_its_child(rig: Rig, payload: str) -> None:
+    """Also while C code holds the interpreter lock. The task runs on and returns its result."""
     (task,) = rig.submit(payload)
     rig.wait_running(task)
     running = rig.executor.running

@@ -1,4 +1,4 @@
-"""The template process: what it imports, what it cannot fork, and what it tells of a handler that does not load."""
+"""The template process: handlers that it can fork, handlers that it cannot fork, and handlers that do not load."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_a_handler_that_cannot_be_loaded(make: Callable[..., Rig]) -> None:
-    """One line for the user, as in the worker process."""
+def test_a_handler_that_cannot_be_loaded_raises_a_handler_error(make: Callable[..., Rig]) -> None:
+    """The user gets one line, as from the worker process."""
     with pytest.raises(HandlerError, match="importing nowhere failed: ModuleNotFoundError"):
         make(handler="nowhere:handle")
     with pytest.raises(HandlerError, match="faulty has no 'other'"):
         make(handler="faulty:other")
 
 
-def test_a_handler_whose_import_kills_its_process(make: Callable[..., Rig]) -> None:
+def test_an_import_that_kills_the_template_is_reported_with_its_signal(make: Callable[..., Rig]) -> None:
     with pytest.raises(TemplateDiedError, match="SIGABRT"):
         make(handler="deadly:handle")
 
 
-def test_a_handler_whose_import_ends_its_process(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unlike a crash, this is the same each time."""
+def test_an_import_that_exits_raises_a_handler_error(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unlike a crash, an exit happens each time."""
     monkeypatch.setenv("DEADLY", "exit")
     with pytest.raises(HandlerError, match=r"WORKER_HANDLER=deadly:handle: .* exit code 9"):
         make(handler="deadly:handle")
 
 
-def test_a_set_up_that_fails(make: Callable[..., Rig]) -> None:
-    """Is told as a handler that cannot be loaded, when the first child has tried."""
+def test_a_set_up_hook_that_fails_raises_a_handler_error(make: Callable[..., Rig]) -> None:
+    """It is reported like a handler that cannot be loaded, after the first child has tried."""
     rig = make(handler="unready:handle")
     with pytest.raises(HandlerError, match=r"worker_process_init\(\) failed: FileNotFoundError: model.bin"):
         rig.run("x")
 
 
-def test_a_set_up_that_kills_its_process(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few times, and the executor gives up: the supervisor decides what follows."""
+def test_the_executor_gives_up_if_the_set_up_hook_kills_five_children(
+    make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor decides what happens next."""
     monkeypatch.setenv("UNREADY", "crash")
     rig = make(handler="unready:handle")
     with pytest.raises(TemplateDiedError, match="5 child processes in a row"):
@@ -62,7 +64,7 @@ def test_a_set_up_that_kills_its_process(make: Callable[..., Rig], monkeypatch: 
 def test_hooks_run_once_in_every_child(
     make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The first before any task; the other when a child ends in good order."""
+    """The set-up hook runs before any task, the shutdown hook when a child ends without a crash."""
     monkeypatch.setenv("TORN_DOWN", str(tmp_path / "torn"))
     rig = make()
     first, again = rig.run("hooks", "hooks")
@@ -76,10 +78,10 @@ def test_hooks_run_once_in_every_child(
     assert (tmp_path / "torn").read_text() == other.result.decode().split()[1]
 
 
-def test_an_import_that_cannot_be_forked(
+def test_children_are_fresh_interpreters_if_the_import_cannot_be_forked(
     make: Callable[..., Rig], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every child is a separate interpreter then, and one line says what stood in the way."""
+    """One line of the log names the thread and the socket that prevent a fork."""
     lines: list[dict[str, object]] = []
     monkeypatch.setattr(children.log, "warning", lambda event, **fields: lines.append({"event": event, **fields}))
     rig = make(handler="threaded:handle")
@@ -95,7 +97,7 @@ def test_an_import_that_cannot_be_forked(
 
 
 def test_a_template_that_is_killed_is_replaced(rig: Rig) -> None:
-    """With nothing running; what is submitted next is run by a child of another."""
+    """No task runs at that time. A child of the next template runs the next tasks."""
     rig.run("ok")
     template = rig.executor._children.template.pid
     first = rig.link
@@ -114,12 +116,14 @@ def test_a_template_that_is_stopped_is_replaced(make: Callable[..., Rig], monkey
     assert names(rig.run("segfault", "ok")) == ["FAILED ProcessDied", "OK"]
 
 
-def test_children_do_not_draw_the_same_numbers(rig: Rig) -> None:
+def test_children_draw_different_random_numbers(rig: Rig) -> None:
     first, _, second = rig.run("draw", "segfault", "draw")
     assert first.result != second.result
 
 
-def test_a_template_with_a_plain_handler_is_forked(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Rig]) -> None:
+def test_the_template_forks_children_of_a_plain_handler(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Rig]
+) -> None:
     rig = make()
     assert rig.executor._children.template.mode == FORK
     began = time.monotonic()
@@ -131,7 +135,7 @@ def test_a_template_with_a_plain_handler_is_forked(monkeypatch: pytest.MonkeyPat
     del monkeypatch
 
 
-def test_a_message_that_is_lost_ends_no_test() -> None:
-    """A template whose parent goes away before it has said anything ends quietly."""
+def test_a_template_whose_handler_does_not_load_raises_a_handler_error() -> None:
+    """No executor is involved."""
     with pytest.raises(HandlerError):
         Template(config("nowhere:handle"))

@@ -1,4 +1,4 @@
-"""Results that nobody takes, because the broker is away and enough answers wait. No task suffers from that."""
+"""Results wait while the broker is unreachable and too many answers are undelivered. No task is affected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MIB = 1 << 20
 
 
 def turn(rig: Rig) -> None:
-    """A turn of the poll thread that takes no results, because too many answers are being delivered."""
+    """Run a turn of the poll thread that takes no results, because too many answers are being delivered."""
     rig.mailbox.wait(0.02)
     rig.executor.check()
 
@@ -42,8 +42,8 @@ def fill(rig: Rig) -> list[Any]:
     return tasks
 
 
-def test_a_result_that_nobody_takes_is_within_its_time_limit(make: Callable[..., Rig]) -> None:
-    """The tasks take milliseconds; it is the broker that is away."""
+def test_the_wait_of_a_result_does_not_count_towards_the_time_limit(make: Callable[..., Rig]) -> None:
+    """The tasks take milliseconds. Their results wait because the broker is unreachable."""
     rig = make(Policy(timeout=0.5, grace=0.2))
     fill(rig)
     rig.submit(f"big {3 * MIB}", "ok")
@@ -78,10 +78,10 @@ def test_a_memory_limit_holds_while_results_wait(make: Callable[..., Rig]) -> No
     assert (ends, peak < 300 * MIB) == (["memory"], True), peak / MIB
 
 
-def test_a_child_is_not_killed_when_results_are_taken_at_the_wrong_moment(
+def test_no_child_is_killed_when_results_are_taken_during_a_check(
     make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The poll thread takes what waits right after the executor's thread has found too much waiting."""
+    """The poll thread takes the results right after the executor's thread has found too many of them."""
     rig = make()
     tasks = fill(rig)
     real = Outbox.full.fget  # type: ignore[attr-defined]

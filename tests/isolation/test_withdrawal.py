@@ -1,4 +1,4 @@
-"""What has not started comes back when it is wanted, also beside a task that runs for long."""
+"""Tasks that have not started can be withdrawn, also while a long task runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_tasks_are_withdrawn_beside_one_that_runs(rig: Rig) -> None:
-    """At once, in order and of the partitions named only; the others run in order."""
+def test_waiting_tasks_are_withdrawn_while_another_task_runs(rig: Rig) -> None:
+    """The withdrawal does not wait and returns only tasks of the named leases, in order. The others run in order."""
     other = Lease(Partition("requests", 4))
     (running,) = rig.submit("nap 0.5")
     rig.wait_running(running)
@@ -43,7 +43,7 @@ def test_tasks_are_withdrawn_beside_one_that_runs(rig: Rig) -> None:
 
 
 def test_withdrawn_tasks_can_be_submitted_again(rig: Rig) -> None:
-    """Time and again; each is run once."""
+    """This can be repeated. Each task runs once."""
     (running,) = rig.submit("nap 0.4")
     rig.wait_running(running)
     tasks = rig.submit("ok", "ok", "ok")
@@ -55,8 +55,8 @@ def test_withdrawn_tasks_can_be_submitted_again(rig: Rig) -> None:
     assert [task.attempt for task in tasks] == [1, 1, 1]
 
 
-def test_withdrawal_races_with_short_tasks(rig: Rig) -> None:
-    """Every task is either run or comes back, and never both."""
+def test_a_task_either_runs_or_is_withdrawn_but_never_both(rig: Rig) -> None:
+    """The withdrawal comes at a different moment of a series of short tasks each time."""
     run = back = 0
     for length in range(60):
         tasks = rig.submit(*["ok"] * 40)
@@ -73,7 +73,7 @@ def test_withdrawal_races_with_short_tasks(rig: Rig) -> None:
 
 
 def test_nothing_starts_after_it_was_closed(rig: Rig) -> None:
-    """What runs finishes; what waits in the child comes back, whenever it was submitted."""
+    """The running task finishes. Waiting tasks come back, also those that are submitted later."""
     running, *waiting = rig.submit("nap 0.5", "ok", "ok")
     rig.wait_running(running)
     rig.executor.closed = True
@@ -84,8 +84,8 @@ def test_nothing_starts_after_it_was_closed(rig: Rig) -> None:
     assert names(rig.take(1)) == ["OK"]
 
 
-def test_nothing_starts_of_a_partition_that_leaves(rig: Rig) -> None:
-    """Found out by the executor itself where nobody withdraws."""
+def test_no_task_starts_under_a_lease_that_is_leaving(rig: Rig) -> None:
+    """The executor returns the tasks without a withdrawal."""
     other = Lease(Partition("requests", 4))
     (running,) = rig.submit("nap 0.5")
     rig.wait_running(running)
@@ -97,8 +97,8 @@ def test_nothing_starts_of_a_partition_that_leaves(rig: Rig) -> None:
     assert {one.task for one in outcomes if one.verdict.name == "OK"} == {running, theirs}
 
 
-def test_a_task_is_told_what_there_is_to_know(rig: Rig) -> None:
-    """Origin, attempt, key, headers and what comes next arrive in the child."""
+def test_all_data_of_a_task_arrive_in_the_child(rig: Rig) -> None:
+    """Origin, attempt, key, headers and upcoming requests."""
     first, second, third = rig.tasks("peek", "later one", "still later", headers=(("a", b"1"), ("b", None)))
     first.upcoming = (second.record, third.record)
     rig.executor.submit([first])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def replica(tmp_path: Path) -> Iterator[Callable[..., Replica]]:
-    """Starts a replica: one behaviour of ``StandIn`` per process, and options of ``replica.main``."""
+    """Yield a function that starts a replica: a behaviour of ``StandIn`` per process, options of ``replica.main``."""
     started = []
 
     def start(*behaviours: str, **options: Any) -> Replica:

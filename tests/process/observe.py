@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-WAIT_LIMIT = 30.0  # seconds; only a failure ever waits so long
+WAIT_LIMIT = 30.0  # seconds; only a failing test waits this long
 
 
 def until(condition: Callable[[], bool], seconds: float = WAIT_LIMIT) -> None:
@@ -31,7 +31,7 @@ def until(condition: Callable[[], bool], seconds: float = WAIT_LIMIT) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be reaped does not."""
+    """Return whether a process runs. A process that has ended and was not reaped does not."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
@@ -48,7 +48,7 @@ class Replica:
                 [sys.executable, HERE / "replica.py", folder, json.dumps({"behaviours": behaviours, **options})],
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stderr=stderr,
-                # Whoever runs the tests may have it ignored, which programs inherit.
+                # The program inherits an ignored SIGHUP from the shell that runs the tests.
                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - one call
             )
 
@@ -57,21 +57,21 @@ class Replica:
         return self._stderr.read_text()
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The log lines of this name, so far."""
+        """Return the log lines of this name, so far."""
         lines = [json.loads(line) for line in self.stderr.splitlines() if line.startswith("{") and line.endswith("}")]
         return [line for line in lines if line["event"] == name]
 
     def wait_for(self, name: str, count: int = 1, seconds: float = WAIT_LIMIT) -> list[dict[str, Any]]:
-        """The log lines of this name, once there are ``count`` of them."""
+        """Return the log lines of this name, once there are ``count`` of them."""
         until(lambda: len(self.events(name)) >= count, seconds)
         return self.events(name)
 
     def running(self) -> list[int]:
-        """The pids of the processes that have begun to take tasks, dead or alive."""
+        """Return the pids of the processes that have begun to take tasks, dead or alive."""
         return [int(file.name.removeprefix("running-")) for file in self.folder.glob("running-*")]
 
     def wait_running(self, count: int = 1) -> list[int]:
-        """Their pids, once there are ``count`` of them."""
+        """Return the pids of these processes, once there are ``count`` of them."""
         until(lambda: len(self.running()) >= count)
         return self.running()
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-# As the command line does; a child must not inherit them by importing this script.
+# The command line imports these modules. A child must not get them by importing this script.
 import click
 import prometheus_client
 import pydantic_settings
@@ -56,7 +56,7 @@ def config(slot: int, behaviour: str, folder: str) -> ProcessConfig:
 
 
 def inherit_orphans() -> None:
-    """Do as PID 1 does: adopt what others leave behind, here the child of a child."""
+    """Adopt orphans, as PID 1 does. One of them is the child of a child."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if os.fork() == 0:
         if os.fork() == 0:
@@ -65,7 +65,7 @@ def inherit_orphans() -> None:
 
 
 def refuse(*_: object) -> NoReturn:
-    """What the kernel says when it has no more processes to give."""
+    """Raise the error of a kernel that cannot create another process."""
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 

@@ -25,7 +25,7 @@ LONG_LOAD = 0.5  # seconds; several of the supervisor's turns
 
 
 class StandIn:
-    """Does what the method named by ``config.handler`` does; ``config.handler_kwargs`` has the test's folder."""
+    """A process that runs the method named by ``config.handler``. ``config.handler_kwargs`` has the test's folder."""
 
     def __init__(self, config: ProcessConfig, status_block: StatusBlock) -> None:
         self.config = config
@@ -55,118 +55,118 @@ class StandIn:
         self.task = {**origin, "key": "img-0269", "sequence": 269, "attempt": 2, "started": time.time()}
 
     def idle(self) -> int:
-        """Does everything right and has nothing to do."""
+        """Run without a task until the drain."""
         while not self.turn() & Command.DRAIN:
             pass
         return ExitCode.DRAINED
 
     def busy(self) -> int:
-        """Has a task that does not end, unless it is cancelled."""
+        """Run a task that ends only when it is cancelled."""
         self.start_task()
         while not self.turn() & Command.CANCEL:
             pass
         return ExitCode.DRAIN_TIMED_OUT
 
     def stubborn(self) -> NoReturn:
-        """Has a task that does not even stop when it is cancelled."""
+        """Run a task that does not even stop when it is cancelled."""
         while True:
             self.turn()
 
     def unloadable(self) -> int:
-        """Cannot load its handler."""
+        """Fail to load the handler."""
         self.status_block.publish({"state": "failed", "failure": {"code": 3, "message": "no module named nowhere"}})
         return ExitCode.HANDLER_UNLOADABLE
 
     def exiting(self) -> int:
-        """Ends while it loads its handler."""
+        """End while the handler is loaded."""
         self.status_block.publish({"loading": True})
         return 9
 
     def exiting_later(self) -> int:
-        """Ends after it has loaded its handler, which took long enough for the supervisor to notice."""
+        """End after the handler was loaded, which takes long enough for the supervisor to notice."""
         self.status_block.publish({"loading": True})
         time.sleep(LONG_LOAD)
         self.turn()
         return 9
 
     def unreachable(self) -> int:
-        """Cannot reach its offset store when another process already has."""
+        """Fail to reach the offset store after another process has joined."""
         while not (self.folder / "joined").exists():
             time.sleep(TURN)
         return ExitCode.STORE_UNREACHABLE
 
     def ending_its_process(self) -> int:
-        """Runs a task that ends the process with 3."""
+        """Run a task that ends the process with exit code 3."""
         self.start_task()
         self.turn()
         return 3
 
     def failing(self) -> int:
-        """Cannot use Kafka, and says so."""
+        """Fail to use Kafka, and report it."""
         self.status_block.publish({"state": "failed", "failure": {"code": 71, "message": "not authorized"}})
         return ExitCode.CLIENT_FATAL
 
     def crashing(self) -> int:
-        """Ends before it has joined the group."""
+        """End before joining the group."""
         return 9
 
     def crashing_in_drain(self) -> int:
-        """Ends badly when it should drain."""
+        """End with an error when the drain begins."""
         self.idle()
         return ExitCode.CLIENT_FATAL
 
     def aborting_in_drain(self) -> NoReturn:
-        """A member of the group that aborts in the middle of its task when it should drain."""
+        """Join the group, start a task, and abort in the middle of it when the drain begins."""
         self.member = "member-1"
         self.start_task()
         self.idle()
         os.abort()
 
     def importing(self) -> NoReturn:
-        """Never gets as far as its first turn."""
+        """Never reach the first turn."""
         while True:
             time.sleep(TURN)
 
     def hanging(self) -> NoReturn:
-        """Joins, then its loop stops without using CPU."""
+        """Join, then stop the loop without using CPU."""
         self.turn()
         while True:
             time.sleep(60)
 
     def seized(self) -> NoReturn:
-        """Its next task holds the interpreter lock from its start on: the loop never shows it."""
+        """Run a task that holds the interpreter lock from its start on, so that the loop never reports it."""
         self.turn()
         self.status_block.started(0, 1, 2, 75, time.time_ns(), b"img-0269")
         while True:
             pass
 
     def informed(self) -> int:
-        """Writes down what the supervisor tells about crashes."""
+        """Write to a file what the supervisor reports about crashes."""
         while not self.turn() & Command.DRAIN:
             (self.folder / "crashes.part").write_text(json.dumps(self.status_block.crashes()))
             (self.folder / "crashes.part").rename(self.folder / "crashes")
         return ExitCode.DRAINED
 
     def spinning(self) -> NoReturn:
-        """Joins, then its loop stops and the CPU is used: a handler that keeps the interpreter lock."""
+        """Join, then stop the loop and use CPU, like a handler that holds the interpreter lock."""
         self.start_task()
         self.turn()
         while True:
             pass
 
     def waiting(self) -> NoReturn:
-        """Joins, then its loop stops while a subprocess of a subprocess uses the CPU: a converter, a renderer."""
+        """Join, then stop the loop while a subprocess of a subprocess uses the CPU, like a converter or a renderer."""
         self.turn()
         subprocess.run(["sh", "-c", "sh -c 'while :; do :; done'; true"], check=False)
         raise AssertionError
 
     def parental(self) -> int:
-        """Starts a subprocess, which starts another, and leaves them behind."""
+        """Start a subprocess that starts another, and leave both running."""
         self.start_subprocesses()
         return self.idle()
 
     def parental_and_spinning(self) -> NoReturn:
-        """The same, and then it holds the interpreter lock."""
+        """Start the same subprocesses, then hold the interpreter lock."""
         self.start_subprocesses()
         self.spinning()
 
@@ -178,7 +178,7 @@ class StandIn:
         (self.folder / "grandchildren.part").rename(self.folder / "grandchildren")
 
     def reporting(self) -> int:
-        """Writes to a file which modules it has imported and which signals are blocked."""
+        """Write to a file which modules are imported and which signals are blocked."""
         blocked = [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())]
         found = {"modules": sorted(sys.modules), "blocked": blocked}
         (self.folder / "environment").write_text(json.dumps(found))
@@ -193,13 +193,13 @@ def run(config: ProcessConfig, buffer: Any) -> NoReturn:
 
 
 def leave(_properties: object, group: str, protocol: str, member: str, *_: object) -> NoReturn:
-    """Stands in for ``worker.kafka.leave``: writes down who has left, after as long as a connection takes."""
+    """Stand in for ``worker.kafka.leave``: write down which member has left, after the time of a connection."""
     time.sleep(0.5)
     Path(group, "left").write_text(f"{protocol} {member}")
     os._exit(0)
 
 
 def leave_never(*_: object) -> NoReturn:
-    """The same, with a coordinator that does not reply."""
+    """Stand in for ``worker.kafka.leave`` with a coordinator that does not reply."""
     while True:
         time.sleep(60)

@@ -10,12 +10,12 @@ from worker.supervisor.child import Child
 
 
 def has_ended(child: Child) -> bool:
-    """Whether the process is a zombie: it has ended, and nobody has reaped it."""
+    """Return whether the process is a zombie: it has ended and was not reaped."""
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def test_the_start_of_another_child_takes_no_ending_away() -> None:
-    """Two processes may end in the same turn of the supervisor, which starts a third for the first of them."""
+def test_the_start_of_a_child_leaves_the_exit_codes_of_ended_children_readable() -> None:
+    """Two processes may end in the same turn of the supervisor, which starts a third to replace the first."""
     children = [Child("ends", "os:_exit", 3), Child("is killed", "time:sleep", 60)]
     children[1].signal(signal.SIGKILL)
     until(lambda: all(has_ended(child) for child in children), "both have ended", seconds=20)

@@ -31,7 +31,7 @@ sys.meta_path.insert(0, Slow())
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_the_imports_stops_the_replica(tmp_path: Path, number: signal.Signals) -> None:
-    """Before any handler is there, the kernel would end the process, or discard the signal for PID 1."""
+    """Without a signal handler the kernel would end the process, or discard the signal if the process is PID 1."""
     reached = tmp_path / "reached"
     (tmp_path / "sitecustomize.py").write_text(SLOW_IMPORT.format(reached=str(reached)))
     environment = NEEDED | {

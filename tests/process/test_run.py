@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def port() -> int:
-    """A port that nobody listens on."""
+    """Return a port on which no program listens."""
     return free_port()
 
 
 @pytest.fixture
 def start(port: int) -> Iterator[Start]:
-    """Starts ``worker run`` with a broker address where nobody is, changed by the variables given."""
+    """Yield a function that starts ``worker run`` without a broker. Its arguments change the environment."""
     started = []
 
     def run(**variables: str) -> subprocess.Popen[str]:
@@ -61,14 +61,14 @@ def start(port: int) -> Iterator[Start]:
 
 
 def complaint(process: subprocess.Popen[str]) -> str:
-    """What it said to the user: one line, beside the log's, which are JSON."""
+    """Return the one line that is written for the user. All lines of the log are JSON."""
     _, stderr = process.communicate(timeout=WAIT_LIMIT)
     (line,) = [line for line in stderr.splitlines() if not line.startswith("{")]
     return line
 
 
 def status_of(port: int, path: str) -> int | None:
-    """The status, or None while nobody answers."""
+    """Return the HTTP status, or None if there is no reply."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)
@@ -79,14 +79,14 @@ def status_of(port: int, path: str) -> int | None:
         connection.close()
 
 
-def test_a_broker_that_cannot_be_reached(start: Start, port: int) -> None:
-    """Beside the one line there is only the log."""
+def test_a_broker_that_cannot_be_reached_ends_the_replica_with_4(start: Start, port: int) -> None:
+    """The output is one line for the user and the log."""
     process = start(KAFKA_CONNECT_TIMEOUT="1s")
     assert f"127.0.0.1:{port}" in complaint(process)
     assert process.returncode == 4
 
 
-def test_a_port_that_is_taken(start: Start) -> None:
+def test_a_port_that_is_in_use_ends_the_replica_with_2(start: Start) -> None:
     with socket.create_server(("", 0)) as taken:
         number = str(taken.getsockname()[1])
         process = start(WORKER_HTTP_PORT=number)
@@ -94,7 +94,7 @@ def test_a_port_that_is_taken(start: Start) -> None:
     assert process.returncode == 2
 
 
-def test_settings_that_are_wrong(start: Start) -> None:
+def test_wrong_settings_end_the_replica_with_2(start: Start) -> None:
     process = start(WORKER_PROCESSES="many")
     assert "WORKER_PROCESSES" in complaint(process)
     assert process.returncode == 2
@@ -119,7 +119,7 @@ ALIEN = "import ctypes\n\nctypes.CDLL(None).exit(0)\n"
 def test_a_handler_that_cannot_be_loaded_is_reported_without_a_broker(
     start: Start, tmp_path: Path, module: str, handler: str, named: str, limit: str
 ) -> None:
-    """And soon, although the broker might still come."""
+    """The report comes soon, although the broker might still become reachable."""
     (tmp_path / "mine.py").write_text(module)
     begin = time.monotonic()
     process = start(WORKER_HANDLER=handler, KAFKA_CONNECT_TIMEOUT=limit, PYTHONPATH=f"{ROOT}:{tmp_path}")
@@ -129,14 +129,14 @@ def test_a_handler_that_cannot_be_loaded_is_reported_without_a_broker(
 
 
 def test_wrong_settings_are_reported_before_a_handler_that_cannot_be_loaded(start: Start) -> None:
-    """Also a property that only the client refuses."""
+    """Also if only the client library refuses the property."""
     process = start(WORKER_HANDLER="nowhere:handle", KAFKA_CONFIG_SECURITY_PROTOCOL="nonsense")
     assert "nonsense" in complaint(process)
     assert process.returncode == 2
 
 
-def test_a_signal_stops_it_while_the_handler_is_imported(start: Start, tmp_path: Path) -> None:
-    """Nothing is left of the import."""
+def test_a_signal_during_the_import_of_the_handler_stops_the_replica(start: Start, tmp_path: Path) -> None:
+    """The process that imports the handler ends too."""
     seen = tmp_path / "seen"
     (tmp_path / "mine.py").write_text(
         f"import os, pathlib, time\n\npathlib.Path({str(seen)!r}).write_text(f'{{os.getpid()}}\\n')\ntime.sleep(600)\n"
@@ -148,7 +148,7 @@ def test_a_signal_stops_it_while_the_handler_is_imported(start: Start, tmp_path:
     assert not alive(int(seen.read_text()))
 
 
-def test_while_it_waits_for_the_broker_it_is_live_and_not_ready_and_can_be_stopped(start: Start) -> None:
+def test_a_replica_that_waits_for_the_broker_is_live_not_ready_and_stoppable(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         http_port = free.getsockname()[1]
     process = start(WORKER_HTTP_PORT=str(http_port))

@@ -1,4 +1,4 @@
-"""The first signal to a replica that drains by itself already, after a crash loop."""
+"""The first signal to a replica that already drains because of a crash loop."""
 
 from __future__ import annotations
 

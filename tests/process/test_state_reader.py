@@ -1,4 +1,4 @@
-"""The replica's reader as a process, with the client library's own mock cluster instead of Kafka."""
+"""The reader process of a replica, with the mock cluster of the client library instead of Kafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from worker.state.port import News
 
-LONG = 30.0  # seconds; only a failure ever waits that long
+LONG = 30.0  # seconds; only a failing test waits this long
 TOPIC = "states"
 PLACE = Partition("requests", 0)
 ORIGIN = Origin("requests", 0, 5)
@@ -35,7 +35,7 @@ STATE = TaskState(ORIGIN, "a-0", 1, 5, 6, checkpoint=bytes(CHECKPOINT_LIMIT), ch
 
 
 class Rig:
-    """A mock cluster, a reader that the supervisor keeps running, and worker processes' ends."""
+    """A mock cluster, a reader that the supervisor keeps running, and clients as worker processes have them."""
 
     def __init__(self) -> None:
         self._cluster = ck.Producer({"bootstrap.servers": "none:1", "test.mock.num.brokers": 1, "log_level": 0})
@@ -55,7 +55,7 @@ class Rig:
         return client
 
     def until(self, client: KafkaStateTopic, *last: News) -> list[News]:
-        """All that the client gets up to these."""
+        """Return everything that the client receives, up to ``last``."""
         found: list[News] = []
         end = time.monotonic() + LONG
         while found[-len(last) :] != list(last):
@@ -78,8 +78,8 @@ def rig() -> Iterator[Rig]:
     rig.close()
 
 
-def test_what_one_process_writes_another_gets(rig: Rig) -> None:
-    """Also after the reader was killed: it is started again, and the processes connect again."""
+def test_a_record_of_one_process_reaches_another_through_the_reader(rig: Rig) -> None:
+    """Also after the reader was killed: the supervisor starts it again, and the clients connect again."""
     writer, follower = rig.client("a-0"), rig.client("b-0")
     follower.follow(PLACE, 1)
     assert rig.until(follower, CaughtUp(PLACE, 1)) == [Begin(PLACE), CaughtUp(PLACE, 1)]

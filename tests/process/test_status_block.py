@@ -1,4 +1,4 @@
-"""The status block between two processes: no interpreter lock keeps the reader from looking while the writer writes."""
+"""The status block between two processes. No interpreter lock prevents a read during a write."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     Start = Callable[..., Replica]
 
-SOON = 1.0  # seconds: a limit, where a test is about what comes after it
-LATER = 4.0  # the same of the watchdog, where a process that is well must keep within it on a busy machine
+SOON = 1.0  # seconds: a limit in tests of the time after it
+LATER = 4.0  # seconds: a limit of the watchdog that a healthy process keeps even on a busy machine
 
 
 def test_a_killed_process_is_replaced_within_two_seconds(replica: Start) -> None:
-    """Its successor takes tasks by then, start-up included, and the peers have not been touched.
+    """The replacement takes tasks by then. The peer processes are not restarted.
 
-    The quickest of three counts, since others use this machine too.
+    The fastest of three counts, because other programs use this machine too.
     """
     one = replica("idle", "idle", "idle")
     seconds = []
@@ -41,7 +41,7 @@ def test_a_killed_process_is_replaced_within_two_seconds(replica: Start) -> None
     assert [event["ending"] for event in one.events("process.ended")] == ["SIGKILL"] * 3
 
 
-def test_nothing_outlives_a_killed_supervisor(replica: Start) -> None:
+def test_no_process_outlives_a_killed_supervisor(replica: Start) -> None:
     one = replica("busy", "stubborn", "hanging")
     one.wait_running(2)
     pids = [event["pid"] for event in one.events("process.started")]
@@ -51,8 +51,8 @@ def test_nothing_outlives_a_killed_supervisor(replica: Start) -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["parental", "parental_and_spinning"])
-def test_what_a_handler_has_started_does_not_outlive_a_killed_supervisor(replica: Start, behaviour: str) -> None:
-    """Nobody is left to kill the process group then, and the handler may hold the interpreter lock."""
+def test_subprocesses_of_a_handler_do_not_outlive_a_killed_supervisor(replica: Start, behaviour: str) -> None:
+    """No supervisor is left to kill the process group, and the handler may hold the interpreter lock."""
     one = replica(behaviour)
     until((one.folder / "grandchildren").exists)
     pids = json.loads((one.folder / "grandchildren").read_text())
@@ -63,7 +63,7 @@ def test_what_a_handler_has_started_does_not_outlive_a_killed_supervisor(replica
 
 
 def test_a_process_that_has_just_been_started_does_not_outlive_its_supervisor(replica: Start) -> None:
-    """It has not attached its lifeline yet."""
+    """The process has not attached its lifeline yet."""
     one = replica("importing")
     (started,) = one.wait_for("process.started")
     one.process.kill()
@@ -71,7 +71,7 @@ def test_a_process_that_has_just_been_started_does_not_outlive_its_supervisor(re
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_stop_signal_drains(replica: Start, number: signal.Signals) -> None:
+def test_a_stop_signal_drains_the_replica(replica: Start, number: signal.Signals) -> None:
     one = replica("idle", "idle")
     pids = one.wait_running(2)
     one.send(number)
@@ -84,7 +84,7 @@ def test_a_drain_waits_for_tasks_and_a_second_signal_cancels_them(replica: Start
     one.wait_running(2)
     one.send(signal.SIGTERM)
     one.wait_for("process.ended")  # the idle one
-    one.send(signal.SIGHUP)  # no second signal: a terminal that closes sends several
+    one.send(signal.SIGHUP)  # does not count as a second signal: a terminal that closes sends several
     one.wait_for("supervisor.signal", 2)
     assert one.process.poll() is None
     assert not one.events("supervisor.cancelling")
@@ -92,7 +92,7 @@ def test_a_drain_waits_for_tasks_and_a_second_signal_cancels_them(replica: Start
     assert one.exit_code() == 6
 
 
-def test_a_terminal_shows_what_is_waited_for_and_how_to_cancel_it(replica: Start) -> None:
+def test_a_terminal_shows_the_running_request_and_how_to_cancel_it(replica: Start) -> None:
     one = replica("busy", interactive=True)
     one.wait_running()
     one.send(signal.SIGINT)
@@ -148,10 +148,10 @@ def test_a_process_that_dies_while_draining_is_not_replaced(replica: Start) -> N
     assert len(one.events("process.started")) == 1
 
 
-def test_the_last_process_that_dies_while_draining_is_removed_from_the_group_before_the_replica_ends(
+def test_the_last_process_is_removed_from_the_group_if_it_dies_while_draining(
     replica: Start,
 ) -> None:
-    """Its partitions would wait for the session time-out otherwise. And its task was not finished."""
+    """Otherwise its partitions would wait for the session time-out. The last line names the unfinished request."""
     one = replica("aborting_in_drain", leaver="stand_in:leave")
     one.wait_running()
     one.send(signal.SIGTERM)
@@ -161,14 +161,14 @@ def test_the_last_process_that_dies_while_draining_is_removed_from_the_group_bef
     assert line.startswith("worker: a process ended during the drain (SIGABRT) and did not finish requests/1/75: ")
 
 
-def test_a_coordinator_that_does_not_reply_holds_up_the_end_of_a_replica_only_for_a_while(replica: Start) -> None:
+def test_a_replica_ends_although_the_coordinator_does_not_reply(replica: Start) -> None:
     one = replica("aborting_in_drain", leaver="stand_in:leave_never", leaver_limit=SOON)
     one.wait_running()
     one.send(signal.SIGTERM)
     assert one.exit_code() == 6
 
 
-def test_a_signal_that_comes_before_the_processes_are_up_is_obeyed(replica: Start) -> None:
+def test_a_signal_before_the_processes_run_stops_the_replica(replica: Start) -> None:
     one = replica(*["idle"] * 8)
     one.send(signal.SIGTERM)
     assert one.exit_code() == 0
@@ -176,7 +176,7 @@ def test_a_signal_that_comes_before_the_processes_are_up_is_obeyed(replica: Star
 
 @pytest.mark.parametrize("signals", [1, 2])
 def test_a_drain_does_not_wait_for_a_process_that_is_still_starting(replica: Start, signals: int) -> None:
-    """Nobody knows how long a handler's import takes, and no task is lost by killing it."""
+    """The import of a handler may take any time, and no task is lost if its process is killed."""
     one = replica("importing", leave_grace=SOON)
     one.wait_for("process.started")
     for count in range(signals):
@@ -217,15 +217,15 @@ def test_processes_that_keep_crashing_stop_the_replica(replica: Start) -> None:
 def test_a_stuck_process_shows_its_stacks_and_is_replaced(
     replica: Start, behaviour: str, limits: tuple[float, float]
 ) -> None:
-    """Stuck is: its loop does not turn, or never began to, and it uses no CPU."""
+    """A process is stuck if its loop does not turn, or has not started, and the process uses no CPU."""
     one = replica(behaviour, limits=limits)
     one.wait_for("process.started", 2)
     assert [event["ending"] for event in one.events("process.ended")] == ["stuck"]
-    if behaviour == "hanging":  # the other has not come so far as to install what shows them
+    if behaviour == "hanging":  # the other one shows no stacks
         assert "Fatal Python error: Aborted" in one.stderr
 
 
-def test_a_stopped_process_is_killed_though_it_cannot_take_a_signal(replica: Start) -> None:
+def test_a_stopped_process_that_handles_no_signal_is_killed(replica: Start) -> None:
     one = replica("idle", "idle", limits=(60, LATER))
     first, _ = one.wait_running(2)
     os.kill(first, signal.SIGSTOP)
@@ -234,7 +234,7 @@ def test_a_stopped_process_is_killed_though_it_cannot_take_a_signal(replica: Sta
     assert [event["pid"] for event in one.events("process.killed")] == [first]
 
 
-def test_a_process_that_does_not_turn_but_works_is_left_alone(replica: Start) -> None:
+def test_a_process_whose_loop_does_not_turn_but_uses_cpu_is_not_replaced(replica: Start) -> None:
     one = replica("spinning", limits=(60, LATER))
     slow = one.wait_for("process.slow")[0]
     assert (slow["partition"], slow["offset"], slow["key"]) == (1, 75, "img-0269")
@@ -242,8 +242,8 @@ def test_a_process_that_does_not_turn_but_works_is_left_alone(replica: Start) ->
     assert len(one.events("process.started")) == 1
 
 
-def test_a_task_that_holds_the_interpreter_from_its_start_is_seen(replica: Start) -> None:
-    """The main loop never gets to show it: the executor has written it down."""
+def test_a_task_that_holds_the_interpreter_lock_from_its_start_is_reported(replica: Start) -> None:
+    """The main loop cannot report the task, but the executor has recorded it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     one = replica("seized", limits=(60, LATER), port=port)
@@ -256,8 +256,8 @@ def test_a_task_that_holds_the_interpreter_from_its_start_is_seen(replica: Start
         assert b'worker_busy{slot="0"} 1.0' in answer.read()
 
 
-def test_the_others_learn_what_a_process_died_of(replica: Start) -> None:
-    """Also the one that replaces it: any of them may be given its partitions."""
+def test_other_processes_learn_which_request_crashed_a_process(replica: Start) -> None:
+    """The replacement learns it too, because any process may get the partitions."""
     one = replica("seized", "informed")
     seized = one.wait_for("process.started", 2)[0]["pid"]
     until((one.folder / "joined").exists)
@@ -270,7 +270,7 @@ def test_the_others_learn_what_a_process_died_of(replica: Start) -> None:
     assert report == ["a0000001", "requests", 1, 75, 2]
 
 
-def test_a_process_that_waits_for_a_busy_subprocess_is_left_alone(replica: Start) -> None:
+def test_a_process_that_waits_for_a_busy_subprocess_is_not_replaced(replica: Start) -> None:
     """A handler may do its work in a converter or a renderer while the poll loop is blocked in a client call."""
     one = replica("waiting", limits=(60, LATER))
     one.wait_for("process.slow")
@@ -286,7 +286,7 @@ def test_orphans_that_a_supervisor_inherits_are_reaped(replica: Start) -> None:
     assert one.exit_code() == 0
 
 
-def test_what_a_handler_has_started_dies_with_its_process(replica: Start) -> None:
+def test_subprocesses_of_a_handler_die_with_its_process(replica: Start) -> None:
     one = replica("parental")
     (pid,) = one.wait_running()
     pids = json.loads((one.folder / "grandchildren").read_text())
@@ -296,7 +296,7 @@ def test_what_a_handler_has_started_dies_with_its_process(replica: Start) -> Non
 
 
 def test_a_process_starts_without_blocked_signals_and_without_its_parents_modules(replica: Start) -> None:
-    """The stand-in replica's main script imports what the command line imports; that must stay out of the child."""
+    """The main script of the replica imports the modules of the command line. The child must not."""
     one = replica("reporting")
     one.wait_running()
     found = json.loads((one.folder / "environment").read_text())
@@ -306,7 +306,7 @@ def test_a_process_starts_without_blocked_signals_and_without_its_parents_module
     assert found["blocked"] == []
 
 
-def test_counters_go_on_where_a_killed_process_left_off(replica: Start) -> None:
+def test_counters_continue_from_the_values_of_a_killed_process(replica: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     one = replica("idle", port=port)
@@ -315,14 +315,14 @@ def test_counters_go_on_where_a_killed_process_left_off(replica: Start) -> None:
     before = polls(port)
     os.kill(pid, signal.SIGKILL)
     seen = [before]
-    while seen[-1] <= before + 10:  # the replacement's, beyond what the dead one had counted since
+    while seen[-1] <= before + 10:  # more than the dead process can have counted since
         seen.append(polls(port))
     assert seen == sorted(seen)
     assert len(one.running()) == 2
 
 
 def polls(port: int) -> float:
-    """What ``/metrics`` says of one counter of the first slot."""
+    """Return one counter of the first slot from ``/metrics``."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         lines = [
             line for line in answer.read().decode().splitlines() if line.startswith('worker_polls_total{slot="0"}')
@@ -330,8 +330,8 @@ def polls(port: int) -> float:
     return float(lines[0].split()[1]) if lines else 0.0
 
 
-def test_a_process_that_cannot_be_started_is_tried_again(replica: Start) -> None:
-    """Memory or process numbers may be short for a moment. For how long is the crash loop's to decide."""
+def test_a_process_that_cannot_be_started_is_started_again_later(replica: Start) -> None:
+    """Memory or process numbers may be short for a moment. The crash loop decides when to give up."""
     one = replica("idle", unstartable=True)
     assert one.exit_code() == 5
     assert len(one.events("process.restarting")) == 4
@@ -339,7 +339,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(replica: Start) -> None
 
 
 def test_a_store_lost_by_one_process_does_not_end_the_replica(replica: Start) -> None:
-    """Another process is tried later; the peer goes on."""
+    """The process is started again later. The peer process keeps running."""
     one = replica("unreachable", "idle")
     (restart,) = one.wait_for("process.restarting")
     assert restart["after"] >= 15
@@ -347,7 +347,7 @@ def test_a_store_lost_by_one_process_does_not_end_the_replica(replica: Start) ->
 
 
 def test_a_task_that_ends_its_process_does_not_end_the_replica(replica: Start) -> None:
-    """Whatever the exit code is: 3 from the process itself would mean that the handler cannot be loaded."""
+    """The exit code does not matter: only from the process itself does 3 mean that the handler cannot be loaded."""
     one = replica("ending_its_process", "idle")
     one.wait_for("process.restarting")
     assert not one.events("supervisor.draining")

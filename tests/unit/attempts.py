@@ -1,4 +1,4 @@
-"""Runs a handler as an attempt of a task."""
+"""A function that runs a handler as an attempt of a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HPA's published algorithm, and pods whose metrics it reads: a simulation.
+"""A simulation of HPA's published algorithm, and of the pods whose metrics it reads.
 
 https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/ ("Algorithm details", "Configurable scaling
 behavior"). KEDA makes such an HPA from a ScaledObject.
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TICK = 5  # seconds of a step
-SYNC, SCRAPE = 15, 30  # seconds between two decisions, and the age of the metrics they are made from
+TICK = 5  # seconds per step
+SYNC, SCRAPE = 15, 30  # seconds between two decisions, and the age in seconds of their metrics
 TOLERANCE = 0.1
 STARTUP = 40  # seconds from a pod's creation to its first task
 
@@ -33,7 +33,7 @@ class Hpa:
     _changes: list[tuple[int, int]] = field(default_factory=list)  # time, pods added
 
     def decide(self, now: int, current: int, totals: Sequence[float]) -> int:
-        """The replicas from now on."""
+        """Return the number of replicas from now on."""
         pairs = zip(totals, self.targets, strict=True)
         wanted = max(self._by_metric(current, total, target) for total, target in pairs)
         wanted = min(self.most, max(self.least, wanted))
@@ -51,7 +51,7 @@ class Hpa:
         return current if abs(ratio - 1) <= TOLERANCE else math.ceil(total / target)
 
     def _stabilized(self, now: int, current: int) -> int:
-        """Up to the least, down to the greatest recommendation within the window."""
+        """Return the least recommendation in the window to scale up, or the greatest one to scale down."""
         up, down = (self.behavior[name].get("stabilizationWindowSeconds", 0) for name in ("scaleUp", "scaleDown"))
         least = min(wanted for at, wanted in self._wanted if now - at <= up)
         greatest = max(wanted for at, wanted in self._wanted if now - at <= down)
@@ -60,7 +60,7 @@ class Hpa:
         return max(current, least) if least > current else min(current, greatest)
 
     def _limit(self, now: int, current: int, direction: str) -> int:
-        """How far the most generous policy allows to go."""
+        """Return the number of replicas that the most generous policy allows."""
         up = direction == "scaleUp"
         limits: list[int] = []
         for policy in self.behavior[direction]["policies"]:
@@ -75,17 +75,20 @@ class Hpa:
 
 @dataclass
 class Pod:
-    """``tasks`` are the seconds that each running task has left."""
+    """A pod. ``tasks`` are the remaining seconds of each running task."""
 
     ready_at: int
     tasks: list[int] = field(default_factory=list)
-    leaves_by: float = math.inf  # when it is killed; infinity while it does not drain
+    leaves_by: float = math.inf  # when the pod is killed; infinity while it does not drain
 
 
 @dataclass
 class Report:
-    """What came of a run: replicas at each step, tasks that were killed, decisions to scale in to fewer slots than
-    tasks ran, how often pods were added after some had been taken away, and tasks without an end.
+    """The result of a simulation.
+
+    ``replicas`` are the replicas at each step, ``cut`` is the number of killed tasks, and ``too_few`` that of decisions
+    to scale in to fewer slots than running tasks. ``reversals`` says how often pods were added after a removal, and
+    ``unfinished`` how many tasks did not end.
     """
 
     replicas: list[int]
@@ -96,7 +99,7 @@ class Report:
 
 
 def simulate(hpa: Hpa, arrivals: dict[int, list[int]], *, seconds: int, slots: int, grace: int) -> Report:
-    """Requests arrive (second: durations) at pods with ``slots``. The busiest pod is always the one that is taken."""
+    """Simulate requests that arrive (second: durations) at pods with ``slots``. Each removal takes the busiest pod."""
     pods, queue = [Pod(0) for _ in range(hpa.least)], deque[int]()
     past: deque[tuple[float, float]] = deque([(0.0, 0.0)] * (SCRAPE // TICK))
     report, shrinking = Report([], 0, 0, 0, 0), False
@@ -121,14 +124,14 @@ def simulate(hpa: Hpa, arrivals: dict[int, list[int]], *, seconds: int, slots: i
 
 
 def _work(pods: list[Pod], queue: deque[int], now: int, slots: int) -> int:
-    """A step of every pod; returns how many tasks were killed at the end of a grace period."""
+    """Advance every pod by a step. Return how many tasks were killed at the end of a grace period."""
     cut = 0
     for pod in list(pods):
         pod.tasks = [left - TICK for left in pod.tasks if left > TICK]
         if pod.leaves_by < math.inf:
             if not pod.tasks or now >= pod.leaves_by:
                 cut += len(pod.tasks)
-                queue.extendleft([3_600] * len(pod.tasks))  # it starts again
+                queue.extendleft([3_600] * len(pod.tasks))  # a killed task starts again
                 pods.remove(pod)
         elif now >= pod.ready_at:
             while queue and len(pod.tasks) < slots:

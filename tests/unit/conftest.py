@@ -1,4 +1,4 @@
-"""Hypothesis as these tests use it, and a fixture of several files."""
+"""The Hypothesis profile of these tests, and a fixture that several files use."""
 
 import pytest
 

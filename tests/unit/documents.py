@@ -11,7 +11,7 @@ BLOCK = re.compile(r'^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<co
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, the file it is to be saved as ("" for none) and its text."""
+    """A fenced block: its language, the name of the file to save it as ("" for none), and its text."""
 
     language: str
     title: str
@@ -19,6 +19,6 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
-    """The fenced blocks of a page (``docs/index.md``), in order."""
+    """Return the fenced blocks of a page (``docs/index.md``), in order."""
     text = (ROOT / page).read_text(encoding="utf-8")
     return [Block(found["language"], found["title"] or "", found["code"]) for found in BLOCK.finditer(text)]

@@ -1,4 +1,4 @@
-"""Variables of the environment, and the settings that are read from them."""
+"""Environment variables, and the settings that are read from them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SECRET = "tr0ub4dor&3"
 
 
 def load(**variables: str) -> Settings:
-    """Settings from what is needed and these."""
+    """Return the settings from the required variables and these."""
     return Settings.load(NEEDED | variables)
 
 
 def lines(**variables: str) -> list[str]:
-    """The lines that these variables are refused with."""
+    """Return the lines of the error with which these variables are refused."""
     with pytest.raises(SettingsError) as caught:
         load(**variables)
     assert caught.value.exit_code is ExitCode.SETTINGS_INVALID

@@ -1,4 +1,4 @@
-"""Topics in memory, in the place of ``worker.cli.access.Access``."""
+"""Topics in memory that replace ``worker.cli.access.Access``."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class FakeTopics:
         self.committed: dict[Partition, Position] = {}
         self.on_write: Callable[[Outgoing], None] = lambda _record: None
         self.write_failure: str | None = None
-        self.starts: list[dict[Partition, int]] = []  # of each reader that was made
+        self.starts: list[dict[Partition, int]] = []  # the start offsets of each reader that was created
         self.cluster = self
 
     def add(
         self, topic: str, number: int, key: bytes | None, value: bytes | None, headers: Headers = (), time: int = NOW
     ) -> int:
-        """Append a record; returns its offset."""
+        """Append a record, and return its offset."""
         place = Partition(topic, number)
         self.logs[place].append(Record(place, len(self.logs[place]), key, value, headers, time))
         return len(self.logs[place]) - 1
@@ -93,7 +93,7 @@ class FakeTopics:
 
 
 class FakeReader:
-    """As ``worker.kafka.reader.Reader``."""
+    """A replacement for ``worker.kafka.reader.Reader``."""
 
     def __init__(self, logs: dict[Partition, list[Record]], starts: dict[Partition, int]) -> None:
         self._logs = logs

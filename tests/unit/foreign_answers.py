@@ -1,4 +1,4 @@
-"""An answer that a newer program has written, to somebody else's request."""
+"""An answer of a newer program, with an unknown outcome, to a request of another client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The poll thread's part in tests of the executor's thread."""
+"""A replacement for the poll thread in tests of the executor's thread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from worker.core.model import Task
     from worker.executors.port import Event
 
-LONG = 30.0  # seconds; only a failure ever waits so long
+LONG = 30.0  # seconds; only a failing test waits this long
 OTHER = Partition("requests", 4)
 
 
 class GatedRunner:
-    """Runs tasks as told: each waits until its signal, if it has one, is opened."""
+    """A runner of tasks. A task that ``hold`` names waits until the test opens its gate."""
 
     current = None
 
@@ -52,7 +52,7 @@ class GatedRunner:
 
 
 def next_event(mailbox: Mailbox) -> Event:
-    """The next single event."""
+    """Wait for the next event, and return it. It must be the only one."""
     ends_at = time.monotonic() + LONG
     while not (events := mailbox.take()):
         assert time.monotonic() < ends_at
@@ -62,7 +62,7 @@ def next_event(mailbox: Mailbox) -> Event:
 
 
 class PollThread:
-    """An executor that runs, and what has come back from it."""
+    """A running executor, and the outcomes that it has returned."""
 
     def __init__(self) -> None:
         self.runner, self.mailbox = GatedRunner(), Mailbox()
@@ -77,7 +77,7 @@ class PollThread:
         self.executor.submit([a_task(offset=offset, lease=lease or self.lease, group=group) for offset in offsets])
 
     def collect(self, count: int) -> list[tuple[int, str]]:
-        """The offsets and verdicts of the next that many outcomes."""
+        """Return the offsets and verdicts of the next ``count`` outcomes."""
         while len(self.outcomes) < count:
             self.mailbox.wait(LONG)
             self.outcomes += [event for event in self.mailbox.take() if isinstance(event, Outcome)]

@@ -1,4 +1,4 @@
-"""Building blocks for the cases of unit tests."""
+"""Building blocks for unit tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_task(
 
 
 class Watch:
-    """A replacement for the module ``time`` of a module under test. Its time passes only when a test lets it."""
+    """A replacement for the module ``time`` of a module under test. Its time passes only in ``work`` and ``sleep``."""
 
     def __init__(self) -> None:
         self._wall = 1_000.0  # seconds

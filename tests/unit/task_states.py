@@ -24,7 +24,7 @@ NOW = 1_800_000_000.0
 def state(
     origin: str = "requests/3/1042", *, age: float = 100.0, seen: float = 1.0, epoch: int = 1, **fields: Any
 ) -> TaskState:
-    """A task that started ``age`` seconds ago and was last heard of ``seen`` seconds ago."""
+    """Return the state of a task that started ``age`` seconds ago, with a heartbeat ``seen`` seconds ago."""
     topic, number, offset = origin.split("/")
     place = Origin(topic, int(number), int(offset))
     times = int((NOW - age) * 1e9), int((NOW - seen) * 1e9)

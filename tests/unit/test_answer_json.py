@@ -15,8 +15,8 @@ def record(key: bytes = b"k") -> Record:
     return Record(Partition("answers", 2), 40, key, b"")
 
 
-def test_an_answer_is_shown_whole() -> None:
-    """Result, origin, times and the place of the answer itself are there."""
+def test_the_json_of_an_answer_has_all_its_fields() -> None:
+    """They include the result, the origin, the times, and the partition and offset of the answer."""
     response = Response(sequence=3, isprocessed=True, outcome=OK, result="é".encode(), attempt=1, worker="w-0")
     response.origin.topic, response.origin.partition, response.origin.offset = "requests", 1, 9
     response.started_at.CopyFrom(Timestamp(seconds=1))
@@ -33,8 +33,8 @@ def test_an_answer_is_shown_whole() -> None:
     json.dumps(shown)
 
 
-def test_results_that_are_no_text_are_base64() -> None:
-    """Bytes survive in JSON; the name says what they are."""
+def test_binary_results_and_keys_are_shown_as_base64() -> None:
+    """The bytes survive in JSON, and the name of the field shows the encoding."""
     shown = as_json(record(key=b"\xfe"), Response(result=b"\xff"))
 
     assert shown["result_base64"] == "/w=="
@@ -42,15 +42,15 @@ def test_results_that_are_no_text_are_base64() -> None:
     assert "result" not in shown
 
 
-def test_a_failure_says_why() -> None:
-    """The error of a dead-lettered request is shown."""
+def test_a_failure_is_shown_with_its_error() -> None:
+    """The request was dead-lettered."""
     response = Response(outcome=DEAD_LETTERED)
     response.error.type, response.error.message = "Reject", "why"
 
     assert as_json(record(), response)["error"] == {"type": "Reject", "message": "why", "traceback": ""}
 
 
-def test_a_writer_of_two_fields_is_understood() -> None:
-    """An answer with nothing but sequence and isprocessed has an outcome too."""
+def test_an_answer_with_only_the_two_oldest_fields_has_an_outcome() -> None:
+    """The fields are ``sequence`` and ``isprocessed``."""
     assert outcome_of(Response(isprocessed=True)) == "OK"
     assert outcome_of(Response(isprocessed=False)) == "FAILED"

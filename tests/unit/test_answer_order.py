@@ -1,4 +1,4 @@
-"""Answers wait behind an earlier one of their partition or key that has to wait."""
+"""An answer waits behind an earlier one of its partition or key that has to wait."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def an_order(ordering: str = "partition") -> AnswerOrder[str]:
     return AnswerOrder(ordering)
 
 
-def test_nothing_is_held_as_long_as_nothing_waits() -> None:
+def test_no_answer_is_held_while_no_task_waits() -> None:
     order = an_order()
     assert (order.held, order.rows) == (0, {})
     assert not order.hold(a_task(), "answer")
     assert not list(order.ready())
 
 
-def test_later_answers_follow_the_one_that_waits() -> None:
+def test_later_answers_are_held_until_the_waiting_one_is_ready() -> None:
     order, (first, second, third) = an_order(), [a_task(offset=offset) for offset in (1, 2, 3)]
     order.wait(first)
     assert order.hold(second, "second")
@@ -32,7 +32,7 @@ def test_later_answers_follow_the_one_that_waits() -> None:
     assert (order.held, order.rows) == (0, {})
 
 
-def test_several_wait() -> None:
+def test_several_waiting_answers_keep_their_order() -> None:
     order, (first, second, third) = an_order(), [a_task(offset=offset) for offset in (1, 2, 3)]
     order.wait(first)
     order.wait(second)
@@ -43,7 +43,7 @@ def test_several_wait() -> None:
     assert list(order.ready()) == ["first", "second", "third"]
 
 
-def test_an_answer_that_will_not_come_holds_nothing_back() -> None:
+def test_a_dropped_answer_no_longer_holds_back_later_ones() -> None:
     order, (first, second) = an_order(), [a_task(offset=offset) for offset in (1, 2)]
     order.wait(first)
     order.hold(second, "second")
@@ -52,8 +52,8 @@ def test_an_answer_that_will_not_come_holds_nothing_back() -> None:
     assert (order.held, order.rows) == (0, {})
 
 
-def test_an_answer_that_has_to_wait_when_its_turn_comes_keeps_its_place() -> None:
-    """It was too large, so a dead letter goes first."""
+def test_an_answer_that_has_to_wait_at_its_turn_keeps_its_place() -> None:
+    """The second answer is too large, so a dead letter is produced before it."""
     order, (first, second, third) = an_order(), [a_task(offset=offset) for offset in (1, 2, 3)]
     order.wait(first)
     order.hold(second, "too large")
@@ -71,7 +71,7 @@ def test_an_answer_that_has_to_wait_when_its_turn_comes_keeps_its_place() -> Non
     assert (order.held, order.rows) == (0, {})
 
 
-def test_an_answer_that_is_dropped_when_its_turn_comes() -> None:
+def test_an_answer_that_is_dropped_at_its_turn_does_not_stop_the_next_one() -> None:
     order, (first, second, third) = an_order(), [a_task(offset=offset) for offset in (1, 2, 3)]
     order.wait(first)
     order.hold(second, "second")
@@ -92,7 +92,9 @@ def test_an_answer_that_is_dropped_when_its_turn_comes() -> None:
         *(("key", b"other", False), ("key", None, False), ("unordered", b"k", False)),
     ],
 )
-def test_only_what_is_in_order_waits(ordering: str, other_key: bytes | None, *, held: bool) -> None:
+def test_an_answer_waits_only_for_others_of_its_ordering_group(
+    ordering: str, other_key: bytes | None, *, held: bool
+) -> None:
     order = an_order(ordering)
     order.wait(a_task(offset=1))
     assert order.hold(a_task(offset=2, key=other_key), "other") is held
@@ -104,8 +106,8 @@ def test_tasks_without_a_key_have_no_order() -> None:
     assert (order.held, order.rows) == (0, {})
 
 
-def test_a_task_whose_group_was_exchanged_finds_its_place() -> None:
-    """As after it was detached, or after its key was idle."""
+def test_answers_keep_their_order_when_tasks_get_a_new_ordering_group() -> None:
+    """A task gets a new group after it was detached, or after its key was idle."""
     order, first, second = an_order("key"), a_task(offset=1), a_task(offset=2)
     first.group = OrderingGroup()
     order.wait(first)

@@ -1,4 +1,4 @@
-"""Partitions take turns, so that a deep one does not starve the others; and what must be recorded before a start."""
+"""Partitions take turns, so that a deep one does not starve the others. Commits record starts before they happen."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def an_assignment(**queued: int) -> Assignment:
 
 
 def confirm(assignment: Assignment) -> None:
-    """What is asked for is committed."""
+    """Confirm a commit that records all requested starts."""
     for owned in assignment:
         owned.confirm((owned.position, ""), owned.starts.requested, owned.starts.restarts, EMPTY)
 
 
 def taken(assignment: Assignment, rule: DispatchRule, in_flight: int = 0, now: float = 0.0) -> list[tuple[int, int]]:
-    """Partition number and offset of what is taken."""
+    """Take tasks, and return the partition number and offset of each."""
     tasks = assignment.take(rule, now, in_flight=in_flight)
     return [(task.record.partition.number, task.record.offset) for task in tasks]
 
 
 def order(assignment: Assignment, limit: int, times: int) -> list[tuple[int, int]]:
-    """What is taken without waiting for starts."""
+    """Take up to ``limit`` tasks, ``times`` times, without start limits. Return the place of each."""
     return [place for _ in range(times) for place in taken(assignment, DispatchRule(limit, 1, unlimited=True))]
 
 
@@ -50,19 +50,19 @@ def requested(assignment: Assignment) -> list[int]:
 # ---------------------------------------------------------------- turns
 
 
-def test_one_at_a_time_they_take_turns() -> None:
+def test_partitions_take_turns_when_tasks_are_taken_one_by_one() -> None:
     assert order(an_assignment(deep=3, shallow=2, third=1), 1, 9) == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (0, 2)]
 
 
-def test_a_chunk_is_shared_evenly() -> None:
-    """And in the order of turns when it has fewer places than there are partitions."""
+def test_a_chunk_is_shared_evenly_between_partitions() -> None:
+    """If the chunk has fewer places than there are partitions, the partitions take turns."""
     assert order(an_assignment(deep=9, shallow=9), 4, 1) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assignment = an_assignment(deep=9, shallow=9, third=9)
     assert order(assignment, 2, 1) == [(0, 0), (1, 0)]
     assert order(assignment, 2, 1) == [(2, 0), (0, 1)]
 
 
-def test_a_partition_that_is_alone_has_the_whole_chunk() -> None:
+def test_the_only_partition_with_tasks_gets_the_whole_chunk() -> None:
     assert len(order(an_assignment(deep=9), 6, 1)) == 6
 
 
@@ -74,7 +74,7 @@ def test_tasks_can_be_taken_from_one_partition_at_a_time() -> None:
 
 
 def test_a_task_that_waits_for_its_next_attempt_keeps_its_place() -> None:
-    """The others go on, and the waiting one comes first in its partition when its time has come."""
+    """Other partitions continue. After its back-off the task is the first of its partition."""
     assignment, free = an_assignment(deep=2, shallow=2), DispatchRule(4, 1, unlimited=True)
     failed = assignment.take(DispatchRule(1, 1, unlimited=True), 0.0, in_flight=0)[0]
     owned = assignment.owner_of(failed)
@@ -86,8 +86,8 @@ def test_a_task_that_waits_for_its_next_attempt_keeps_its_place() -> None:
     assert assignment.next_ready() == math.inf
 
 
-def test_what_comes_next_is_shown_in_turns() -> None:
-    """As it looks now; nothing is dispatched by that."""
+def test_peek_shows_the_next_requests_in_turns() -> None:
+    """``peek`` dispatches no task, so the order may still change."""
     assignment = an_assignment(deep=4, shallow=1)
     assert [(r.partition.number, r.offset) for r in assignment.peek(3)] == [(0, 0), (1, 0), (0, 1)]
     assert assignment.queued == 5
@@ -96,8 +96,8 @@ def test_what_comes_next_is_shown_in_turns() -> None:
 # ---------------------------------------------------------------- starts
 
 
-def test_nothing_is_taken_before_its_start_is_committed() -> None:
-    """What is asked for may start as soon as that is confirmed, and not what comes after it."""
+def test_no_task_is_taken_before_a_commit_records_its_start() -> None:
+    """When the commit is confirmed, the requested tasks may start, but no later ones."""
     assignment, rule = an_assignment(deep=9), DispatchRule(2, 1)
     assert taken(assignment, rule) == []
     assignment.request_starts(rule, 0.0, in_flight=0)
@@ -107,14 +107,14 @@ def test_nothing_is_taken_before_its_start_is_committed() -> None:
     assert taken(assignment, DispatchRule(9, 1)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
-def test_what_starts_without_a_commit_is_recorded_by_the_next_one() -> None:
+def test_the_next_commit_records_tasks_that_started_without_one() -> None:
     assignment = an_assignment(deep=9)
     assert len(taken(assignment, DispatchRule(3, 1, unlimited=True))) == 3
     assert requested(assignment) == [3, -1, -1]
 
 
-def test_what_a_previous_owner_may_have_started_is_recorded_first_even_in_an_idle_process() -> None:
-    """One of these tasks may be what has just killed the previous owner, within the time that a commit takes."""
+def test_an_idle_process_first_records_starts_of_requests_older_than_its_lease() -> None:
+    """One of these requests may have just crashed the previous owner, before a commit recorded its start."""
     assignment, rule = an_assignment(deep=3), DispatchRule(2, 1, at_once=True)
     assignment.admit([PartitionEnd(DEEP, 3)])
     assert taken(assignment, rule) == []
@@ -127,7 +127,7 @@ def test_what_a_previous_owner_may_have_started_is_recorded_first_even_in_an_idl
     assert taken(assignment, rule) == [(0, 3)], "it was not there when the lease began"
 
 
-def test_a_failed_task_starts_again_only_when_a_commit_has_recorded_it_even_in_an_idle_process() -> None:
+def test_a_failed_task_starts_again_only_after_a_commit_even_in_an_idle_process() -> None:
     assignment, rule = an_assignment(deep=1), DispatchRule(2, 1, at_once=True)
     assignment.request_starts(rule, 0.0, in_flight=0)
     confirm(assignment)
@@ -143,8 +143,8 @@ def test_a_failed_task_starts_again_only_when_a_commit_has_recorded_it_even_in_a
     assert taken(assignment, rule) == [(0, 0)]
 
 
-def test_a_failed_task_that_was_dispatched_without_a_commit_and_taken_back_waits_for_one() -> None:
-    """The last commit still says that it waits, so a crash during its next attempt would not be counted."""
+def test_a_failed_task_that_was_dispatched_without_a_commit_and_requeued_needs_one() -> None:
+    """The last commit says that the task waits, so a crash during its next attempt would not be counted."""
     assignment, without_commit, rule = an_assignment(deep=1), DispatchRule(1, 1, unlimited=True), DispatchRule(1, 1)
     owned = assignment.partitions[DEEP]
     (task,) = assignment.take(without_commit, 0.0, in_flight=0)
@@ -160,8 +160,8 @@ def test_a_failed_task_that_was_dispatched_without_a_commit_and_taken_back_waits
     assert taken(assignment, rule) == [(0, 0)]
 
 
-def test_a_task_alone_is_asked_for_when_the_one_before_has_ended() -> None:
-    """Otherwise the metadata would name two, and the wrong one might be blamed."""
+def test_the_start_of_a_task_alone_is_requested_only_when_no_task_is_in_flight() -> None:
+    """Otherwise the metadata would name two tasks, and a crash could be counted for the wrong one."""
     assignment = an_assignment(deep=3, shallow=3)
     assignment.request_starts(ALONE, 0.0, in_flight=1)
     assert requested(assignment) == [-1, -1, -1]
@@ -173,16 +173,16 @@ def test_a_task_alone_is_asked_for_when_the_one_before_has_ended() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_a_strict_one_waits_for_the_answer_to_the_one_before(strict: bool) -> None:
-    """A task with a single attempt must not be blamed for another whose answer is on its way."""
+def test_only_a_strict_start_waits_for_the_answer_to_the_previous_task(strict: bool) -> None:
+    """A crash must not use up the only attempt of a task because the previous answer is not confirmed yet."""
     assignment, rule = an_assignment(deep=3), DispatchRule(1, 1, alone=True, strict=strict)
     assignment.partitions[DEEP].unconfirmed = 1
     assignment.request_starts(rule, 0.0, in_flight=0)
     assert requested(assignment)[0] == (-1 if strict else 1)
 
 
-def test_what_a_process_may_have_died_of_starts_alone() -> None:
-    """Until every suspect is answered; the other partitions wait that long when it is its turn."""
+def test_a_suspect_starts_alone() -> None:
+    """When it is the turn of its partition, the other partitions wait until every suspect is answered."""
     assignment, chunk = Assignment(), DispatchRule(8, 1, unlimited=True)
     assignment.assign({DEEP: 0, SHALLOW: 0}, {DEEP: CommitMetadata(started_below=2)})
     for partition in (DEEP, SHALLOW):
@@ -198,10 +198,10 @@ def test_what_a_process_may_have_died_of_starts_alone() -> None:
     assert [(task.record.partition, task.record.offset, task.attempt) for task in tasks] == [(DEEP, 0, 1)]
 
 
-def test_suspects_are_not_asked_for_beside_others() -> None:
-    """With a common start limit, the next one would start before it is recorded that the one before was answered.
+def test_the_start_of_a_suspect_is_not_requested_beside_other_tasks() -> None:
+    """With a common start limit, a suspect would start before a commit records the answer to the previous task.
 
-    It would be blamed with that: seed 172 of the chaos suite, at least once.
+    A crash would be counted for both: seed 172 of the chaos suite, under at-least-once.
     """
     assignment, chunk = Assignment(), DispatchRule(8, 1)
     assignment.assign({DEEP: 0, SHALLOW: 0}, {SHALLOW: CommitMetadata(started_below=3)})
@@ -221,7 +221,7 @@ def test_suspects_are_not_asked_for_beside_others() -> None:
 
 
 def test_every_assignment_has_a_new_lease() -> None:
-    """Also if this process owned the partition before: what is left of the old lease is dropped."""
+    """This holds even if this process owned the partition before. The tasks of the old lease are dropped."""
     assignment = an_assignment(deep=2)
     old = assignment.partitions[DEEP]
     (new,) = assignment.assign({DEEP: 7})
@@ -232,7 +232,7 @@ def test_every_assignment_has_a_new_lease() -> None:
 
 
 def test_a_task_of_a_former_lease_has_no_owner() -> None:
-    """Also when this process owns the partition again."""
+    """This holds even when this process owns the partition again."""
     assignment = an_assignment(deep=2)
     (task,) = assignment.take(DispatchRule(1, 1, unlimited=True), 0.0, in_flight=0)
     assert assignment.owner_of(task) is assignment.partitions[DEEP]
@@ -244,7 +244,7 @@ def test_a_task_of_a_former_lease_has_no_owner() -> None:
 
 
 def test_records_of_partitions_that_are_not_owned_are_dropped() -> None:
-    """The client may still return some of a partition that was just lost, or that is leaving."""
+    """The client may still return records of a partition that was just lost, or is being revoked."""
     assignment = an_assignment()
     assignment.partitions[SHALLOW].leave()
     foreign = Partition("t", 9)
@@ -258,8 +258,8 @@ def test_records_of_partitions_that_are_not_owned_are_dropped() -> None:
     assert assignment.queued == 1
 
 
-def test_markers_at_the_end_of_a_partition_are_passed() -> None:
-    """Also where there is nothing else; but not before what lies in front of them is answered."""
+def test_the_position_passes_markers_at_the_end_of_a_partition() -> None:
+    """It passes them in an empty partition too, but only after all requests before them are settled."""
     assignment = an_assignment(deep=1)
     deep, shallow = assignment.partitions[DEEP], assignment.partitions[SHALLOW]
     assignment.admit([PartitionEnd(DEEP, 3), PartitionEnd(SHALLOW, 5)])
@@ -268,8 +268,8 @@ def test_markers_at_the_end_of_a_partition_are_passed() -> None:
     assert deep.position == 3
 
 
-def test_what_a_former_owner_has_answered_is_not_done_again() -> None:
-    """It is settled as it comes, and counts as nothing that is kept."""
+def test_a_request_that_a_former_owner_has_answered_does_not_start_again() -> None:
+    """The request is settled when it is fetched, and its size does not count as kept."""
     assignment = Assignment("unordered")
     assignment.assign({DEEP: 0}, {DEEP: CommitMetadata(completed=((1, 3),))})
     assert assignment.admit([Record(DEEP, offset, None, b"xx") for offset in range(4)]) == (4, 4, [])
@@ -282,7 +282,7 @@ def test_what_a_former_owner_has_answered_is_not_done_again() -> None:
 
 
 def test_a_partition_with_full_metadata_does_not_stop_the_others() -> None:
-    """It has tasks that are ready, and none of them may start before its lowest one has ended."""
+    """The full partition has tasks that are ready, but none of them may start before its lowest one has ended."""
     assignment = Assignment("unordered")
     assignment.assign(dict.fromkeys([DEEP, SHALLOW], 0))
     for partition in (DEEP, SHALLOW):
@@ -298,7 +298,7 @@ def test_a_partition_with_full_metadata_does_not_stop_the_others() -> None:
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
 def test_with_full_metadata_only_the_lowest_task_may_be_answered_without_a_start(ordering: str) -> None:
-    """Its answer moves the position, which makes the metadata shorter."""
+    """The answer to the lowest task moves the position, which makes the metadata shorter."""
     assignment = Assignment(ordering)
     assignment.assign({DEEP: 0})
     assignment.admit([Record(DEEP, offset, None, b"xx") for offset in range(3)])
@@ -311,8 +311,8 @@ def test_with_full_metadata_only_the_lowest_task_may_be_answered_without_a_start
 # ---------------------------------------------------------------- committed
 
 
-def test_only_what_a_confirmed_commit_recorded_is_committed() -> None:
-    """Not what is answered meanwhile, nor what did not fit into its metadata."""
+def test_an_offset_counts_as_committed_only_if_a_confirmed_commit_records_it() -> None:
+    """Offsets that are answered meanwhile, or that do not fit into the metadata, are not committed."""
     left = CommitMetadata(completed=((12, 14), (20, 21)))
     owned = OwnedPartition(DEEP, start_offset=10, metadata=left, ordering="unordered")
     assert list(filter(owned.has_committed, range(8, 23))) == [8, 9, 12, 13, 20]

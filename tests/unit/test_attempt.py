@@ -1,4 +1,4 @@
-"""Whatever a handler does, one outcome comes of it."""
+"""An attempt has exactly one outcome, whatever the handler does."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def raising(error: BaseException) -> Outcome:
         ([], b"[]"),
     ],
 )
-def test_what_is_returned_is_the_result(returned: object, result: bytes) -> None:
-    """str as UTF-8, bytes as they are, dict and list as JSON, None as empty."""
+def test_the_value_that_a_handler_returns_is_the_result(returned: object, result: bytes) -> None:
+    """A str becomes UTF-8, bytes stay as they are, a dict or list becomes JSON, and None becomes empty."""
     outcome = run(lambda _request, _context: returned)
     assert (outcome.verdict, outcome.result, outcome.failure) == (Verdict.OK, result, None)
 
@@ -53,22 +53,22 @@ def test_what_is_returned_is_the_result(returned: object, result: bytes) -> None
 @pytest.mark.parametrize(
     "returned", [0, 1.5, {"a": object()}, [math.nan], ["\ud800"], {"\ud800": 1}, "\ud800", (1,), True]
 )
-def test_another_kind_of_result_can_never_succeed(returned: object) -> None:
-    """Repeating hours of work would not change what the function returns."""
+def test_a_result_that_cannot_be_encoded_rejects_the_request(returned: object) -> None:
+    """Another attempt would repeat hours of work, and would not change what the function returns."""
     outcome = run(lambda _request, _context: returned)
     assert outcome.verdict is Verdict.REJECTED
     assert outcome.failure is not None
     assert f"returned {type(returned).__name__}" in outcome.failure.message
 
 
-def test_a_text_that_has_no_utf8_is_rejected_with_its_place() -> None:
+def test_the_error_for_a_text_without_utf8_names_the_position() -> None:
     outcome = run(lambda _request, _context: "a\ud800")
     assert outcome.failure is not None
     assert outcome.failure.message.startswith("the handler returned str that UTF-8 cannot hold: ")
     assert "in position 1" in outcome.failure.message
 
 
-def test_the_handler_is_given_request_context_and_arguments() -> None:
+def test_the_handler_gets_the_request_the_context_and_its_arguments() -> None:
     def handler(request: Any, context: Context, *, times: int) -> str:
         assert context.attempt == 1
         return f"{request.sequence} {request.payload * times}"
@@ -94,8 +94,8 @@ def test_an_outcome_has_the_times_of_its_attempt(watch: Watch) -> None:
     assert outcome.finished_ns - outcome.started_ns == 2_250_000_000
 
 
-def test_short_runs_cost_a_long_one_nothing(watch: Watch) -> None:
-    """The CPU time is not read after each of them, and yet is not put down to whoever comes when it is."""
+def test_the_cpu_time_of_short_attempts_is_not_counted_for_a_long_one(watch: Watch) -> None:
+    """The CPU time is not read after each short attempt, and the attempt before a reading does not get all of it."""
     steps = iter([lambda: watch.work(0.000_01)] * 2_000 + [lambda: watch.sleep(0.05)])
     runner = AttemptRunner(lambda _request, _context: next(steps)(), {}, 3)
     runner.begin()
@@ -116,8 +116,8 @@ def test_every_start_counts_as_an_attempt() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\xff\xff", b"\x12\x02\xff\xff"])
-def test_bytes_that_are_no_request_never_reach_the_handler(value: bytes | None) -> None:
-    """They can never succeed, and no attempt was made."""
+def test_bytes_that_are_not_a_request_never_reach_the_handler(value: bytes | None) -> None:
+    """The request is rejected, and no attempt is counted."""
     task = a_task(value)
     outcome = run(lambda _request, _context: pytest.fail("started"), task)
     assert outcome.verdict is Verdict.REJECTED
@@ -159,15 +159,15 @@ class EvilTextError(Exception):
         BaseExceptionGroup("g", [KeyboardInterrupt(), ValueError("x")]),
     ],
 )
-def test_whatever_is_raised_is_a_failed_attempt(error: BaseException) -> None:
-    """Also what would end a program; and an exception that cannot be shown is told by its type."""
+def test_any_exception_makes_a_failed_attempt(error: BaseException) -> None:
+    """This includes exceptions that would end a program. An exception without a readable text keeps its type."""
     outcome = raising(error)
     assert outcome.verdict is Verdict.FAILED
     assert outcome.failure is not None
     assert outcome.failure.type == type(error).__name__
 
 
-def test_a_failure_shows_the_users_lines_and_not_ours() -> None:
+def test_a_traceback_shows_the_users_lines_and_not_the_workers() -> None:
     def handler(_request: object, _context: object) -> None:
         raise ValueError("no such thing")
 
@@ -178,7 +178,7 @@ def test_a_failure_shows_the_users_lines_and_not_ours() -> None:
     assert "handlers/attempt.py" not in failure.traceback
 
 
-def test_a_rejection_can_never_succeed() -> None:
+def test_a_handler_that_raises_reject_rejects_the_request() -> None:
     outcome = raising(Reject("bad input"))
     assert outcome.verdict is Verdict.REJECTED
     assert outcome.failure is not None
@@ -186,27 +186,27 @@ def test_a_rejection_can_never_succeed() -> None:
 
 
 @pytest.mark.parametrize(("after", "expected"), [(None, None), (90, 90.0), (0, 0.0), (1.5, 1.5)])
-def test_another_attempt_can_be_asked_for(after: float | None, expected: float | None) -> None:
+def test_a_handler_can_request_another_attempt_and_its_delay(after: float | None, expected: float | None) -> None:
     outcome = raising(Retry("later", after=after))
     assert (outcome.verdict, outcome.retry_after) == (Verdict.FAILED, expected)
 
 
 @pytest.mark.parametrize("after", [float("nan"), -1, "5", object()])
-def test_a_delay_that_is_none_is_not_obeyed(after: Any) -> None:
-    """The usual delay follows; what is done with it on the poll thread cannot raise there."""
+def test_an_invalid_delay_is_ignored(after: Any) -> None:
+    """The usual back-off applies instead. The poll thread never gets a delay with which it could raise."""
     outcome = raising(Retry("later", after=after))
     assert outcome.retry_after is None
 
 
-def test_nobody_waits_forever() -> None:
-    """A partition would stand still."""
+def test_an_infinite_delay_is_limited() -> None:
+    """Otherwise the partition would be blocked."""
     outcome = raising(Retry("later", after=float("inf")))
     assert outcome.retry_after is not None
     assert outcome.retry_after < 10 * 86_400
 
 
-def test_huge_texts_are_cut() -> None:
-    """The answer has to fit into a record; of a traceback the end says the most."""
+def test_huge_messages_and_tracebacks_are_cut() -> None:
+    """The answer has to fit into a record. The end of a traceback is kept, because it says the most."""
     failure = raising(ValueError("x" * 1_000_000 + "end")).failure
     assert failure is not None
     assert len(failure.message) <= MESSAGE_LIMIT
@@ -214,7 +214,7 @@ def test_huge_texts_are_cut() -> None:
     assert failure.traceback.rstrip().endswith("end")
 
 
-def test_a_deep_recursion_is_a_failed_attempt_like_others() -> None:
+def test_a_deep_recursion_is_a_failed_attempt() -> None:
     def handler(request: object, context: object) -> None:
         handler(request, context)
 
@@ -227,8 +227,8 @@ def test_a_deep_recursion_is_a_failed_attempt_like_others() -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("\ud800"), type("Ünïcode", (Exception,), {})("x"), FileNotFoundError("\udcff")]
 )
-def test_any_text_can_be_put_into_an_answer(error: Exception) -> None:
-    """Undecodable file names come as lone surrogates, which no message of protobuf takes."""
+def test_an_answer_can_contain_any_error_text(error: Exception) -> None:
+    """Undecodable file names contain lone surrogates, which protobuf does not accept."""
     outcome = raising(error)
     assert isinstance(outcome.failure, Failure)
     answer = decode_response(AnswerEncoder("w").unprocessed(outcome, outcome.failure, "DEAD_LETTERED"))

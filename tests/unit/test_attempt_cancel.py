@@ -1,4 +1,4 @@
-"""Cancelling an attempt, and what can be seen of it while it runs."""
+"""Cancelling an attempt, and observing it while it runs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         (Reject("never"), Verdict.REJECTED),
     ],
 )
-def test_only_a_failed_attempt_is_dropped_when_it_was_cancelled(reason: Any, end: object, verdict: Verdict) -> None:
-    """Its failure may come from the cancelling. A result counts: the task is done, in spite of it."""
+def test_a_cancelled_attempt_is_dropped_only_if_it_fails(reason: Any, end: object, verdict: Verdict) -> None:
+    """The cancellation may have caused the failure. A result counts, because the task is done."""
     seen: list[str | None] = []
 
     def handler(_request: object, context: Context) -> Any:
@@ -48,7 +48,7 @@ def test_only_a_failed_attempt_is_dropped_when_it_was_cancelled(reason: Any, end
 
 
 @pytest.mark.parametrize("reason", ["revoked", "drain"])
-def test_a_handler_that_raises_what_it_was_cancelled_with_is_dropped(reason: Any) -> None:
+def test_an_attempt_that_raises_its_cancellation_is_dropped(reason: Any) -> None:
     def handler(_request: object, context: Context) -> None:
         runner.cancel(reason, task)
         context.cancelled.raise_if_set()
@@ -59,8 +59,8 @@ def test_a_handler_that_raises_what_it_was_cancelled_with_is_dropped(reason: Any
     assert (outcome.verdict, outcome.failure) == (Verdict.DROPPED, Failure("Cancelled", reason))
 
 
-def test_only_the_task_that_is_meant_is_cancelled() -> None:
-    """The poll thread may ask when another task has begun, or none runs."""
+def test_only_the_named_task_is_cancelled() -> None:
+    """The poll thread may cancel a task when another one has started, or when none runs."""
     late = a_task()
 
     def handler(_request: object, context: Context) -> str:
@@ -72,7 +72,7 @@ def test_only_the_task_that_is_meant_is_cancelled() -> None:
     assert runner.run(a_task()).result == b"False"
 
 
-def test_the_running_task_can_be_seen() -> None:
+def test_a_runner_shows_its_running_task() -> None:
     seen: list[Any] = []
 
     def handler(_request: object, _context: object) -> None:
@@ -89,7 +89,7 @@ def test_the_running_task_can_be_seen() -> None:
 
 
 class Journal:
-    """Keeps what a runner reports of its starts."""
+    """A record of the starts that a runner reports."""
 
     def __init__(self) -> None:
         self.lines: list[object] = []
@@ -101,8 +101,8 @@ class Journal:
         self.lines.append("idle")
 
 
-def test_each_start_is_written_down_before_the_handler_is_called() -> None:
-    """So that a crash of the process can be charged to the right task. What does not start is not written down."""
+def test_each_start_is_recorded_before_the_handler_is_called() -> None:
+    """So a crash of the process is counted for the right task. A task that does not start is not recorded."""
     journal = Journal()
     runner = AttemptRunner(lambda *_: journal.lines.append("called"), {}, 3)
     runner.starts = journal

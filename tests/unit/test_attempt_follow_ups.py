@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from worker.handlers.context import Context
 
 
-def test_a_good_attempt_has_its_follow_up_requests() -> None:
+def test_a_successful_attempt_has_its_follow_up_requests() -> None:
     def handler(_request: object, context: Context) -> None:
         context.send("a", key="ключ", topic="next")
         context.send("b", key=b"\xff")
@@ -54,7 +54,7 @@ def test_a_failed_or_cancelled_attempt_sends_nothing(reason: Any) -> None:
         ({"payload": "a", "topic": ""}, ValueError),
     ],
 )
-def test_what_cannot_be_sent_is_refused_in_the_handlers_sight(arguments: Any, error: type[Exception]) -> None:
+def test_an_invalid_follow_up_request_raises_in_the_handler(arguments: Any, error: type[Exception]) -> None:
     def handler(_request: object, context: Context) -> str:
         with pytest.raises(error):
             context.send(**arguments)
@@ -64,7 +64,7 @@ def test_what_cannot_be_sent_is_refused_in_the_handlers_sight(arguments: Any, er
     assert (outcome.result, outcome.sent) == (b"refused", ())
 
 
-def test_nothing_is_sent_after_the_end_of_the_attempt() -> None:
+def test_send_raises_after_the_end_of_the_attempt() -> None:
     kept: list[Context] = []
     run(lambda _request, context: kept.append(context))
     with pytest.raises(RuntimeError, match="was called after the attempt"):

@@ -1,4 +1,4 @@
-"""The KEDA and HPA examples keep what runs, and do not flap: a simulation of HPA's published algorithm."""
+"""The KEDA and HPA examples kill no task and do not flap, in a simulation of HPA's published algorithm."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def hpa(spec: dict[str, Any]) -> Hpa:
 
 
 def long_tasks(rng: random.Random) -> dict[int, list[int]]:
-    """Tasks of one to six hours, some each hour of a working day."""
+    """Return tasks of one to six hours, some for each hour of a working day."""
     return {hour * HOUR + 60: [rng.randint(HOUR, LONGEST) for _ in range(rng.randint(1, 6))] for hour in range(8)}
 
 
 def bursts(rng: random.Random) -> dict[int, list[int]]:
-    """Many tasks of seconds to minutes, every ten minutes or so."""
+    """Return many tasks of seconds to minutes, about every ten minutes."""
     return {at + rng.randint(0, 120): [rng.randint(5, 180) for _ in range(40)] for at in range(60, 6 * HOUR, 600)}
 
 
 def both(rng: random.Random) -> dict[int, list[int]]:
-    """Bursts beside tasks of hours."""
+    """Return bursts and tasks of hours."""
     arrivals = bursts(rng)
     for at, durations in long_tasks(rng).items():
         arrivals[at] = arrivals.get(at, []) + durations
@@ -47,7 +47,7 @@ def both(rng: random.Random) -> dict[int, list[int]]:
 
 
 def long_tasks_behind_short_ones(_: random.Random) -> dict[int, list[int]]:
-    """A backlog that calls for all pods, at the end of which each slot has a task of hours."""
+    """Return a backlog that needs all pods, and that ends with tasks of hours for every slot."""
     return {60: [20] * 400 + [2 * HOUR] * 20}
 
 
@@ -59,8 +59,8 @@ def run(one: Hpa, arrivals: Any, grace: int = LONGEST) -> Report:
 @pytest.mark.parametrize(
     ("arrivals", "waves"), [(long_tasks, 8), (bursts, 0), (both, 8), (long_tasks_behind_short_ones, 0)]
 )
-def test_the_example_cuts_nothing_and_does_not_flap(arrivals: Any, waves: int) -> None:
-    """``waves``: how often more work comes so long after the last that pods may have gone meanwhile."""
+def test_the_example_kills_no_task_and_does_not_flap(arrivals: Any, waves: int) -> None:
+    """``waves``: how often work arrives after a pause in which pods may have been removed."""
     one = hpa(example())
     report = run(one, arrivals)
     assert (report.cut, report.too_few, report.unfinished) == (0, 0, 0)
@@ -69,8 +69,8 @@ def test_the_example_cuts_nothing_and_does_not_flap(arrivals: Any, waves: int) -
     assert report.replicas[-1] == one.least, "and in again"
 
 
-def test_a_target_for_short_tasks_keeps_a_slot_for_every_task_that_runs() -> None:
-    """It is the second metric that does: with the lag alone, pods with tasks of hours are taken."""
+def test_a_target_for_short_tasks_keeps_a_slot_for_every_running_task() -> None:
+    """The second metric ensures it. With the lag alone, pods with tasks of hours are removed."""
     spec = example()
     spec["metrics"][0]["external"]["target"]["averageValue"] = "40"
     assert run(hpa(spec), long_tasks_behind_short_ones).too_few == 0
@@ -78,12 +78,12 @@ def test_a_target_for_short_tasks_keeps_a_slot_for_every_task_that_runs() -> Non
     assert run(hpa(spec), long_tasks_behind_short_ones).too_few > 0
 
 
-def test_the_simulation_sees_a_task_that_is_cut() -> None:
-    """With a grace period that is shorter than the tasks."""
+def test_the_simulation_detects_killed_tasks() -> None:
+    """The grace period is shorter than the tasks."""
     assert run(hpa(example()), long_tasks, grace=60).cut > 0
 
 
-def test_the_simulation_sees_flapping() -> None:
+def test_the_simulation_detects_flapping() -> None:
     spec = example()
     spec["behavior"]["scaleDown"] = {
         "stabilizationWindowSeconds": 0,
@@ -102,7 +102,7 @@ def test_keda_makes_the_same_hpa() -> None:
 
 
 def test_the_examples_fit_the_deployment() -> None:
-    """The same names as in kubernetes.yaml, as many slots as the pod has CPUs, and a metric that exists."""
+    """They use the names of kubernetes.yaml, as many slots as the pod has CPUs, and a metric that exists."""
     documents = list(yaml.safe_load_all((CONFIG / "kubernetes.yaml").read_text()))
     settings, deployment = documents[0]["data"], documents[1]
     keda = yaml.safe_load((CONFIG / "keda.yaml").read_text())["spec"]

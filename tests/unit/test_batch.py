@@ -1,4 +1,4 @@
-"""What a handler of batches gets, and what comes of each of its requests."""
+"""Handlers of batches: their arguments, and the outcome of each request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tasks(count: int, **more: Any) -> list[Task]:
 
 
 def run(handler: Callable[..., Any], of: list[Task], **kwargs: Any) -> list[Outcome]:
-    """What came of these tasks, in the order in which it was told."""
+    """Run a batch of these tasks, and return the outcomes in the order of their reports."""
     posted: list[Outcome] = []
     BatchRunner(handler, kwargs, 3, posted.append).run(of)
     return posted
@@ -38,10 +38,10 @@ def settled(outcomes: list[Outcome]) -> list[tuple[int, Verdict]]:
     return [(outcome.task.record.offset, outcome.verdict) for outcome in outcomes]
 
 
-# ---------------------------------------------------------------- what it is given
+# ---------------------------------------------------------------- the arguments of the handler
 
 
-def test_a_batch_is_a_row_of_requests() -> None:
+def test_a_batch_is_a_sequence_of_requests() -> None:
     def handler(batch: Batch, context: BatchContext, *, extra: int) -> None:
         assert (len(batch), extra, context.remaining, context.transaction) == (3, 7, None, None)
         assert [task.origin.offset for task in batch] == [0, 1, 2]
@@ -58,7 +58,7 @@ def test_a_batch_is_a_row_of_requests() -> None:
     assert settled(run(handler, tasks(3), extra=7)) == [(n, Verdict.OK) for n in range(3)]
 
 
-def test_the_first_deadline_is_the_batchs() -> None:
+def test_the_earliest_deadline_applies_to_the_batch() -> None:
     def limits(seconds: float) -> Headers:
         return (("x-deadline", str(time.time() + seconds).encode()),)
 
@@ -73,7 +73,7 @@ def test_the_first_deadline_is_the_batchs() -> None:
     assert len(run(handler, [*row, a_task(offset=2, lease=LEASE)])) == 3
 
 
-def test_what_cannot_be_started_does_not_reach_the_handler() -> None:
+def test_requests_that_cannot_start_do_not_reach_the_handler() -> None:
     def handler(batch: Batch, _context: BatchContext) -> None:
         assert [task.origin.offset for task in batch] == [3]
         batch.ack(batch[0])
@@ -88,15 +88,15 @@ def test_what_cannot_be_started_does_not_reach_the_handler() -> None:
     assert settled(run(handler, row)) == expected
 
 
-def test_the_handler_is_not_called_for_nothing() -> None:
+def test_the_handler_is_not_called_with_an_empty_batch() -> None:
     def handler(_batch: Batch, _context: BatchContext) -> None:
         raise AssertionError
 
     assert settled(run(handler, [a_task(None, offset=0, lease=LEASE)])) == [(0, Verdict.REJECTED)]
 
 
-def test_one_task_of_a_batch_is_cancelled() -> None:
-    """The others go on. One that is settled, or is not there, is not cancelled."""
+def test_one_task_of_a_batch_can_be_cancelled() -> None:
+    """The other tasks continue. A task that is acknowledged, or not in the batch, is not cancelled."""
 
     def handler(batch: Batch, context: BatchContext) -> None:
         batch.ack(batch[0])
@@ -113,17 +113,17 @@ def test_one_task_of_a_batch_is_cancelled() -> None:
     assert settled(posted) == [(0, Verdict.OK), (2, Verdict.OK), (1, Verdict.FAILED)]
 
 
-# ---------------------------------------------------------------- what it makes of it
+# ---------------------------------------------------------------- the outcomes
 
 
-def test_a_reason_that_has_no_utf8_is_written_with_escapes() -> None:
-    """The answer could not be encoded, and the process would end."""
+def test_a_reason_without_utf8_is_written_with_escapes() -> None:
+    """Otherwise the answer could not be encoded, and the process would end."""
     posted: list[Outcome] = []
     BatchRunner(lambda batch, _context: batch.nack(batch[0], "a\ud800"), {}, 3, posted.append).run(tasks(1))
     assert posted[0].failure == ("Nack", "a\\ud800", "")
 
 
-def test_each_request_is_told_of_when_it_is_settled() -> None:
+def test_the_outcome_of_a_request_is_reported_before_the_batch_ends() -> None:
     posted: list[Outcome] = []
 
     def handler(batch: Batch, _context: BatchContext) -> None:
@@ -149,7 +149,9 @@ def test_each_request_is_told_of_when_it_is_settled() -> None:
         (SystemExit(3), Verdict.FAILED, None),
     ],
 )
-def test_an_exception_is_of_all_that_is_left(error: BaseException, verdict: Verdict, after: float | None) -> None:
+def test_an_exception_applies_to_all_requests_without_an_outcome(
+    error: BaseException, verdict: Verdict, after: float | None
+) -> None:
     def handler(batch: Batch, _context: BatchContext) -> None:
         batch.ack(batch[1])
         raise error
@@ -160,7 +162,7 @@ def test_an_exception_is_of_all_that_is_left(error: BaseException, verdict: Verd
 
 
 @pytest.mark.parametrize("reason", ["revoked", "drain"])
-def test_a_task_that_is_refused_because_of_a_drain_uses_up_no_attempt(reason: Any) -> None:
+def test_a_nack_after_a_drain_or_a_revocation_uses_up_no_attempt(reason: Any) -> None:
     def handler(batch: Batch, context: BatchContext) -> None:
         batch.nack(batch[0])
         runner.cancel(reason, batch[0].task)
@@ -174,11 +176,11 @@ def test_a_task_that_is_refused_because_of_a_drain_uses_up_no_attempt(reason: An
 
 
 @pytest.mark.parametrize("reason", ["revoked", "drain"])
-def test_what_a_cancelled_batch_leaves_used_up_no_attempt(reason: Any) -> None:
+def test_tasks_without_an_outcome_in_a_cancelled_batch_use_up_no_attempt(reason: Any) -> None:
     runner: BatchRunner
 
     def handler(batch: Batch, context: BatchContext) -> None:
-        runner.cancel(reason, batch[1].task)  # a batch is known by its first task
+        runner.cancel(reason, batch[1].task)  # the first task identifies the batch
         assert not context.cancelled
         assert list(runner.tasks()) == [member.task for member in batch]
         runner.cancel(reason, batch[0].task)
@@ -196,7 +198,7 @@ def test_what_a_cancelled_batch_leaves_used_up_no_attempt(reason: Any) -> None:
 
 
 @pytest.mark.parametrize("result", [7, "\ud800", object()])
-def test_a_result_of_no_kind_is_that_requests_failure_alone(result: Any) -> None:
+def test_an_invalid_result_fails_only_its_request(result: Any) -> None:
     def handler(batch: Batch, _context: BatchContext) -> None:
         batch.ack(batch[0], result)
         batch.ack(batch[1], b"good")
@@ -206,10 +208,10 @@ def test_a_result_of_no_kind_is_that_requests_failure_alone(result: Any) -> None
     assert (good.verdict, good.result) == (Verdict.OK, b"good")
 
 
-# ---------------------------------------------------------------- what cannot be settled
+# ---------------------------------------------------------------- requests that cannot be acknowledged
 
 
-def test_nothing_is_settled_twice() -> None:
+def test_a_request_cannot_be_acknowledged_twice_or_by_another_batch() -> None:
     kept: list[Batch] = []
 
     def handler(batch: Batch, _context: BatchContext) -> None:
@@ -232,7 +234,7 @@ def test_nothing_is_settled_twice() -> None:
 
 
 @pytest.mark.parametrize("what", [None, 0, "x", [], object()])
-def test_what_is_no_request_cannot_be_settled(what: Any) -> None:
+def test_an_object_that_is_not_a_request_cannot_be_acknowledged(what: Any) -> None:
     def handler(batch: Batch, _context: BatchContext) -> None:
         with pytest.raises((TypeError, ValueError, AttributeError)):
             batch.ack(what)
@@ -241,7 +243,7 @@ def test_what_is_no_request_cannot_be_settled(what: Any) -> None:
     assert settled(run(handler, tasks(1))) == [(0, Verdict.OK)]
 
 
-def test_of_many_threads_one_settles_a_request() -> None:
+def test_only_one_of_several_threads_can_acknowledge_a_request() -> None:
     count, at_once = 200, 4
     refused: list[int] = []
 
@@ -268,7 +270,7 @@ def test_of_many_threads_one_settles_a_request() -> None:
 
 
 def test_the_times_of_the_requests_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request has the time since the one before it was settled."""
+    """The time of a request begins when the previous one is acknowledged."""
     watch = Watch()
     monkeypatch.setattr(batch_module, "time", watch)
 
@@ -285,7 +287,7 @@ def test_the_times_of_the_requests_add_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_follow_up_request_belongs_to_a_task_of_the_batch() -> None:
-    """Sent with the answer of that task, and not if it fails or is not settled."""
+    """It is sent with the answer to that task, but not if the task fails or is not acknowledged."""
 
     def handler(batch: Batch, _context: BatchContext) -> None:
         for task in batch:
@@ -303,7 +305,7 @@ def test_a_follow_up_request_belongs_to_a_task_of_the_batch() -> None:
     ]
 
 
-def test_nothing_is_sent_for_a_settled_task() -> None:
+def test_an_acknowledged_task_cannot_send_a_follow_up_request() -> None:
     def handler(batch: Batch, _context: BatchContext) -> None:
         batch.ack(batch[0])
         with pytest.raises(RuntimeError):

@@ -6,14 +6,14 @@ from worker.core.model import Partition, Record
 from worker.core.owned_partition import OwnedPartition
 
 
-def test_the_start_limit_covers_every_task_that_was_dispatched_beyond_it() -> None:
-    """Also if the last one of a chunk is not the highest one."""
+def test_the_start_limit_rises_above_every_dispatched_task() -> None:
+    """This holds even if the last task of a chunk does not have the highest offset."""
     owned = OwnedPartition(Partition("r", 0), start_offset=0, ordering="key")
     for offset, key in enumerate([b"a", b"b", b"a", b"b", b"a"]):
         owned.admit(Record(owned.partition, offset, key, b"x"))
     first = owned.take(2, 0.0, below=float("inf"))
     assert [task.offset for task in first] == [0, 1]
-    for task in first:  # the executor: both are rejected
+    for task in first:  # the executor has rejected both
         assert task.group is not None
         task.group.blocked = True
     assert owned.head(0.0) is None  # the poll thread looks for work meanwhile
@@ -25,7 +25,7 @@ def test_the_start_limit_covers_every_task_that_was_dispatched_beyond_it() -> No
 
 
 def test_the_back_off_of_the_first_request_of_a_batch_counts() -> None:
-    """A later one of the same batch, whose back-off is shorter, does not end it."""
+    """A later request of the same batch with a shorter back-off does not end it."""
     owned = OwnedPartition(Partition("r", 0), start_offset=0, batches=True)
     for offset in range(4):
         owned.admit(Record(owned.partition, offset, None, b"x"))
@@ -39,8 +39,8 @@ def test_the_back_off_of_the_first_request_of_a_batch_counts() -> None:
     assert owned.head(101.0) == 0
 
 
-def test_a_cancelled_request_does_not_end_the_back_off_of_one_before_it() -> None:
-    """The first one has failed while others of its batch still run."""
+def test_a_cancelled_request_does_not_end_the_back_off_of_an_earlier_one() -> None:
+    """The first request has failed while the other one of its batch still runs."""
     owned = OwnedPartition(Partition("r", 0), start_offset=0, batches=True)
     for offset in range(4):
         owned.admit(Record(owned.partition, offset, None, b"x"))

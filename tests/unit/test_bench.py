@@ -1,4 +1,4 @@
-"""The benchmarks' numbers, and what peers and other commits need."""
+"""The benchmarks' statistics, and the environments of peers and other commits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def figure(*values: float, goal: str = "", quantity: str = "empty tasks") -> Fig
     ("share", "expected"),
     [(0.0, 1), (0.5, 50), (0.505, 51), (0.99, 99), (0.991, 100), (1.0, 100)],
 )
-def test_a_quantile_is_the_least_value_that_the_share_does_not_exceed(share: float, expected: float) -> None:
+def test_a_quantile_is_the_least_value_whose_rank_reaches_the_share(share: float, expected: float) -> None:
     assert quantile(list(range(100, 0, -1)), share) == expected
 
 
@@ -49,16 +49,16 @@ def test_a_quantile_of_few_values_is_one_of_them() -> None:
     assert quantile([1.0, 2.0, 3.0], 0.5) == 2.0
 
 
-def test_there_is_no_quantile_of_nothing() -> None:
+def test_a_quantile_of_no_values_is_an_error() -> None:
     with pytest.raises(ValueError, match="no values"):
         quantile([], 0.5)
 
 
-def test_ratios_pair_neighbours_as_far_as_both_go() -> None:
+def test_ratios_pair_values_up_to_the_shorter_length() -> None:
     assert ratios([2.0, 9.0, 5.0], [1.0, 3.0]) == (2.0, 3.0)
 
 
-def test_a_figure_knows_its_median_and_spread() -> None:
+def test_a_figure_has_a_median_and_a_spread() -> None:
     assert figure(3.0, 1.0, 2.0).median == 2.0
     assert figure(3.0, 1.0, 2.0).spread == (1.0, 3.0)
 
@@ -78,16 +78,16 @@ def test_the_steady_rate_ignores_a_slow_beginning_and_end() -> None:
     assert middle.broker_cpu_per_answer == pytest.approx(0.0025)
 
 
-def test_the_steady_rate_lies_on_the_line_between_samples() -> None:
+def test_the_steady_rate_interpolates_between_samples() -> None:
     assert steady([Sample(0.0, 0), Sample(10.0, 1000, cpu=1.0)], 1000).per_second == pytest.approx(100)
 
 
-def test_more_answers_than_requested_do_no_harm() -> None:
+def test_the_steady_rate_accepts_more_answers_than_requested() -> None:
     assert steady([Sample(0.0, 0), Sample(10.0, 2000)], 1000).per_second == pytest.approx(200)
 
 
-def test_where_all_comes_at_once_the_whole_run_counts() -> None:
-    """Else 1,000 answers that one commit settles would be 1,000 in the 50 ms between two looks."""
+def test_the_steady_rate_covers_the_whole_run_if_all_answers_arrive_together() -> None:
+    """Otherwise 1,000 answers that one commit settles would count as 1,000 in the 50 ms between two samples."""
     samples = [Sample(0.0, 0), Sample(3.95, 0), Sample(4.0, 1000, cpu=2.0)]
     middle = steady(samples, 1000)
     assert middle.per_second == pytest.approx(250)
@@ -99,7 +99,7 @@ def test_a_run_that_stopped_early_has_no_steady_rate() -> None:
         steady([Sample(0.0, 0), Sample(1.0, 500)], 1000)
 
 
-# -- how much a number is worth
+# -- how reliable a number is
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_tasks_without_gaps_are_fully_efficient() -> None:
     assert result == (1.0, 1.0)
 
 
-def test_gaps_between_tasks_count() -> None:
+def test_gaps_between_tasks_reduce_the_efficiency() -> None:
     assert efficiency([span("a", 0, 1), span("a", 3, 4)]).each == pytest.approx(0.5)
 
 
-def test_a_process_that_starts_late_counts_only_together() -> None:
+def test_a_late_process_reduces_only_the_efficiency_of_all_processes_together() -> None:
     result = efficiency([span("a", 0, 4), span("b", 2, 4)])
 
     assert result.each == pytest.approx(1.0)
@@ -159,10 +159,10 @@ def test_bytes_received_are_those_of_the_process_from_that_port() -> None:
             assert sockets.received([], port) == 0
 
 
-# -- peers that cannot be had
+# -- peers that are not available
 
 
-def test_what_is_not_there_is_missing_where_nothing_may_be_fetched(
+def test_a_missing_environment_is_an_error_if_downloads_are_not_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environments, "FOLDER", tmp_path)
@@ -171,7 +171,9 @@ def test_what_is_not_there_is_missing_where_nothing_may_be_fetched(
         environments.Environments(fetch=False).python("celery")
 
 
-def test_a_download_that_fails_says_why_and_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_reports_its_error_and_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[Path] = []
 
     def fail(folder: Path, packages: Sequence[str]) -> None:
@@ -188,7 +190,7 @@ def test_a_download_that_fails_says_why_and_is_not_tried_again(tmp_path: Path, m
     assert tried == [tmp_path / "celery"]
 
 
-def test_an_environment_is_made_once_and_again_when_something_else_is_wanted(
+def test_an_environment_is_built_again_only_when_its_packages_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[object] = []

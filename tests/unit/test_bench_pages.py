@@ -46,7 +46,7 @@ def figure(*values: float, goal: str = "", quantity: str = "empty tasks") -> Fig
         ("start-up", (2.0, 3.0, 9.0), "reached"),
         ("start-up", (2.0, 3.1, 9.0), "NOT reached"),
         ("memory idle", (60.0, 69.0), "reached"),
-        ("memory idle", (60.0, 60.0, 71.0), "NOT reached"),  # every process has to
+        ("memory idle", (60.0, 60.0, 71.0), "NOT reached"),  # every process has to reach it
     ],
 )
 def test_a_goal_is_judged(goal: str, values: tuple[float, ...], expected: str) -> None:
@@ -55,11 +55,11 @@ def test_a_goal_is_judged(goal: str, values: tuple[float, ...], expected: str) -
     assert found[GOALS[goal]] == expected
 
 
-def test_a_goal_nobody_measured_says_so() -> None:
+def test_a_goal_without_a_measurement_is_shown_as_not_measured() -> None:
     assert {verdict.text for verdict in verdicts([figure(1.0)])} == {"not measured"}
 
 
-def test_goals_read_as_the_design_writes_them() -> None:
+def test_goals_are_written_as_in_the_design() -> None:
     assert GOALS["bare"].text == "≥ 0.3 \N{MULTIPLICATION SIGN}"
     assert GOALS["submit"].text == "≥ 30,000 /s"
     assert GOALS["10 ms"].text == "≥ 0.97"
@@ -81,7 +81,7 @@ def test_goals_read_as_the_design_writes_them() -> None:
         (-12.345, "-12.3"),
     ],
 )
-def test_numbers_have_three_digits_or_so(value: float, expected: str) -> None:
+def test_numbers_are_shown_with_about_three_digits(value: float, expected: str) -> None:
     assert number(value) == expected
 
 
@@ -121,7 +121,7 @@ REPORT = Report(
 PATHS = {"benchmarks/ratios.svg": "How many times", "benchmarks/tasks.svg": "How much"}
 
 
-def test_the_summary_answers_first_and_names_the_commands() -> None:
+def test_the_summary_begins_with_the_answers_and_names_the_commands() -> None:
     text = summary(REPORT, PATHS)
 
     order = ["## Should I use it", "![How much](benchmarks/tasks.svg)", "## Goals", "- machine: a big one"]
@@ -164,13 +164,13 @@ def shares(workload: str, **medians: float) -> list[Figure]:
         ([], ("", "", "not measured")),
     ],
 )
-def test_the_best_peer_is_beside_the_worker(figures: list[Figure], row: tuple[str, ...]) -> None:
+def test_the_answers_compare_the_worker_with_the_best_peer(figures: list[Figure], row: tuple[str, ...]) -> None:
     rows = {line[0]: line[2:] for line in answers_sheet(figures).rows}
 
     assert rows["Tasks of 10 ms"][: len(row)] == row
 
 
-def test_engines_stand_beside_each_other_without_their_ratios() -> None:
+def test_the_engines_sheet_has_a_column_for_each_engine_but_not_for_ratios() -> None:
     programs = ("worker", "worker at abc1234", "worker ÷ worker at abc1234")
     figures = [Figure("engines-tasks", "10 ms tasks", name, SHARE, (0.5,)) for name in programs]
 
@@ -180,7 +180,7 @@ def test_engines_stand_beside_each_other_without_their_ratios() -> None:
     assert sheet.rows == [("10 ms tasks", SHARE, "0.500", "0.500")]
 
 
-def test_less_time_is_ahead() -> None:
+def test_the_program_with_the_shortest_time_is_ahead() -> None:
     figures = [
         Figure("start-up", "first task", "worker", "s", (3.0,)),
         Figure("start-up", "first task", "Celery", "s", (1.0,)),
@@ -194,7 +194,7 @@ def test_less_time_is_ahead() -> None:
 @pytest.mark.parametrize(
     ("program", "failed"), [("worker", True), ("exactly-once", True), ("", True), ("Celery", False), ("arroyo", False)]
 )
-def test_a_peer_that_fails_is_no_failure_of_the_suite(program: str, failed: bool) -> None:
+def test_a_failed_peer_does_not_fail_the_suite(program: str, failed: bool) -> None:
     assert Failure("peers", program, EndedError("it fell over", 1)).fatal is failed
 
 
@@ -206,7 +206,7 @@ def test_json_keeps_every_value() -> None:
     assert result["facts"]["machine"] == "a big one"
 
 
-def test_programs_stand_beside_each_other_where_several_did_the_same() -> None:
+def test_quantities_that_several_programs_have_are_compared() -> None:
     figures = [
         Figure("peers", "empty tasks", "worker", "tasks/s", (10.0,)),
         Figure("peers", "empty tasks", "Celery", "tasks/s", (2.0,)),
@@ -218,7 +218,7 @@ def test_programs_stand_beside_each_other_where_several_did_the_same() -> None:
     assert comparison_sheet(figures)[1:] == (header, [("empty tasks", "tasks/s", "10.0", "2.00")])
 
 
-def test_a_peer_that_is_ahead_is_named_whatever_ahead_means() -> None:
+def test_a_peer_that_is_ahead_is_named_for_rates_and_for_times() -> None:
     figures = [
         Figure("peers", "empty tasks", "worker", "tasks/s", (10.0,)),
         Figure("peers", "empty tasks", "bare loop", "tasks/s", (20.0,)),
@@ -235,20 +235,20 @@ def test_a_peer_that_is_ahead_is_named_whatever_ahead_means() -> None:
     ]
 
 
-# -- what is kept
+# -- kept results
 
 
-def test_results_survive_being_kept(tmp_path: Path) -> None:
+def test_loaded_results_equal_the_saved_ones(tmp_path: Path) -> None:
     results.save(REPORT, tmp_path / "new/results.json")
 
     assert results.load(tmp_path / "new/results.json") == REPORT
 
 
-def test_nothing_kept_is_nothing() -> None:
+def test_a_missing_file_has_no_results() -> None:
     assert results.load(Path("/nowhere")) == Report({}, {})
 
 
-def test_a_workload_measured_again_replaces_itself_alone() -> None:
+def test_a_new_measurement_replaces_only_the_results_of_its_workload() -> None:
     again = Section([figure(0.9)], [], FACTS)
 
     merged = results.merged(REPORT, Report({"latency": again}, {"versions": "new"}), ["latency", "throughput"])
@@ -266,15 +266,15 @@ def test_results_of_another_engine_are_dropped() -> None:
     assert merged.sections == {"latency": again}
 
 
-def test_a_document_of_several_engines_says_so() -> None:
+def test_the_summary_says_that_its_figures_are_of_several_engines() -> None:
     sections = {**REPORT.sections, "memory": Section([], [], {**FACTS, "engine": "other"})}
 
     assert "**These figures are of 2 engines** (abc, other)" in summary(Report(sections, {}), {})
     assert "engines" not in summary(REPORT, {}).partition("## Goals")[0]
 
 
-def test_the_pages_in_the_repository_are_those_of_the_results() -> None:
-    """``scripts/bench --document`` writes it."""
+def test_the_pages_in_the_repository_match_the_kept_results() -> None:
+    """``scripts/bench --document`` writes the pages."""
     kept = results.load(suite.RESULTS)
     titles = {picture.name: picture.title for picture in plots.PICTURES}
     drawn = [name for name in titles if (suite.RESULTS.parent / f"{name}.svg").is_file()]
@@ -285,7 +285,7 @@ def test_the_pages_in_the_repository_are_those_of_the_results() -> None:
     assert figures.read_text(encoding="utf-8") == appendix(kept, pictures)
 
 
-def test_a_workload_that_is_gone_goes() -> None:
+def test_results_of_a_removed_workload_are_dropped() -> None:
     assert list(results.merged(REPORT, Report({"latency": REPORT.sections["latency"]}, {}), ["latency"]).sections) == [
         "latency"
     ]
@@ -294,13 +294,13 @@ def test_a_workload_that_is_gone_goes() -> None:
 # -- pictures
 
 
-def test_pictures_are_drawn_of_what_there_is(tmp_path: Path) -> None:
+def test_only_pictures_with_figures_are_drawn(tmp_path: Path) -> None:
     figures = [
         Figure("start-up", "to first task", "worker", "s", (1.0, 2.0)),
         Figure("start-up", "to first task", "Celery", "s", (3.0,)),
     ]
 
-    (tmp_path / "tasks.svg").touch()  # of an earlier engine, whose results are gone
+    (tmp_path / "tasks.svg").touch()  # a picture of an earlier engine, whose results were dropped
 
     assert plots.draw(figures, tmp_path) == {"startup.svg": "Process start → first task running (less is better)"}
     assert [path.name for path in tmp_path.iterdir()] == ["startup.svg"]
@@ -341,7 +341,7 @@ def test_a_headline_that_is_no_longer_measured_fails() -> None:
 
 
 def test_every_headline_is_in_the_kept_results_under_its_name() -> None:
-    """One that was renamed would never fail."""
+    """A headline that was renamed would never fail."""
     kept = results.load(suite.RESULTS)
     figures = {(one.workload, one.quantity, one.program, one.unit) for one in kept.figures}
 

@@ -29,7 +29,7 @@ def span(worker: str, started: float, finished: float) -> Span:
 # -- uneven tasks
 
 
-def test_lengths_are_drawn_until_they_are_worth_the_time_and_always_the_same() -> None:
+def test_lengths_are_drawn_up_to_a_total_and_are_always_the_same() -> None:
     lengths = durations.take_seconds(durations.pareto(4), 40)
 
     assert sum(lengths) >= 40 > sum(lengths[:-1])
@@ -38,7 +38,7 @@ def test_lengths_are_drawn_until_they_are_worth_the_time_and_always_the_same() -
     assert lengths == durations.take_seconds(durations.pareto(4), 40)
 
 
-def test_one_of_a_hundred_is_long() -> None:
+def test_one_task_in_a_hundred_is_long() -> None:
     hundred = list(itertools.islice(durations.bimodal(1), 300))
 
     assert [hundred[at : at + 100].count(durations.LONG) for at in (0, 100, 200)] == [1, 1, 1]
@@ -49,20 +49,20 @@ def test_one_of_a_hundred_is_long() -> None:
     ("lengths", "bound", "greedy"),
     [([1, 1, 1, 1], 2, 2), ([1, 1, 4], 4, 5), ([4, 1, 1], 4, 4), ([2, 2, 2], 3, 4), ([5], 5, 5)],
 )
-def test_no_schedule_beats_the_bound_and_greedy_takes_them_as_they_come(
+def test_a_list_schedule_takes_tasks_in_order_and_may_exceed_the_lower_bound(
     lengths: list[float], bound: float, greedy: float
 ) -> None:
     assert durations.lower_bound(lengths, 2) == bound
     assert durations.list_schedule(lengths, 2) == greedy
 
 
-def test_long_tasks_and_the_run_time_of_short_ones_do_not_count_as_waiting() -> None:
+def test_the_mean_wait_excludes_long_tasks_and_run_times() -> None:
     spans = [span("a", 100.0, 105.0), span("b", 101.0, 101.5), span("b", 103.0, 103.9)]
 
     assert uneven.mean_wait(spans) == pytest.approx(2.0)
 
 
-def test_frequent_keys_make_frequent_partitions() -> None:
+def test_partitions_of_frequent_keys_get_more_requests() -> None:
     keys = durations.zipf_keys(10_000, 100, 1)
     partitions = [durations.by_key(keys, 4)(number)[1] for number in range(len(keys))]
 
@@ -75,7 +75,7 @@ def test_frequent_keys_make_frequent_partitions() -> None:
 
 
 class Recorder:
-    """Stands for the bench: what it is told."""
+    """A replacement for the bench that records its messages."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -109,7 +109,7 @@ def test_programs_take_turns_and_one_that_fails_is_left_out() -> None:
     assert [str(failure) for failure in bench.failures] == ["peers: b: RuntimeError: it broke"]
 
 
-def test_ratios_put_the_worker_over_each_of_the_others() -> None:
+def test_ratios_divide_the_worker_by_each_peer() -> None:
     found = ratios_of_worker("peers", "empty tasks", {"worker": [6.0, 8.0], "Celery": [3.0, 2.0]}, {"Celery": "bare"})
 
     assert [(one.program, one.values, one.goal) for one in found] == [("worker ÷ Celery", (2.0, 4.0), "bare")]
@@ -122,7 +122,7 @@ def test_without_the_worker_there_are_no_ratios() -> None:
 # -- the pipeline's own benchmarks
 
 
-def test_the_pipelines_figures_come_under_the_names_of_this_suite() -> None:
+def test_the_pipelines_figures_get_the_names_of_this_suite() -> None:
     written = [Figure("spark-codec", "requests", "pipeline", "/s", (1.0, 2.0), "encode")]
 
     found = pipeline.figures("codec", json.dumps([asdict(figure) for figure in written]))
@@ -134,7 +134,7 @@ def test_the_pipelines_figures_come_under_the_names_of_this_suite() -> None:
 # -- the other workloads
 
 
-def test_latency_shows_no_quantile_that_too_few_round_trips_support() -> None:
+def test_latency_omits_quantiles_of_too_few_round_trips() -> None:
     rounds = {"worker": [[1.0] * 1000] * 2, "bare loop": [[0.5] * 1000] * 2, "arroyo": [[9.0] * 15]}
 
     found = {(one.quantity[-5:].strip(" ,"), one.program): len(one.values) for one in latency.figures(rounds)}
@@ -149,7 +149,7 @@ def test_latency_shows_no_quantile_that_too_few_round_trips_support() -> None:
     }
 
 
-def test_a_quantile_may_be_one_of_all_repetitions_together() -> None:
+def test_a_quantile_of_too_few_values_is_computed_over_all_repetitions() -> None:
     found = latency.figures({"worker": [[1.0] * 400] * 3})
 
     assert [(one.quantity, len(one.values)) for one in found] == [
@@ -158,7 +158,7 @@ def test_a_quantile_may_be_one_of_all_repetitions_together() -> None:
     ]
 
 
-def test_short_tasks_wait_from_the_first_start_of_any_task() -> None:
+def test_the_wait_of_short_tasks_begins_with_the_first_start_of_any_task() -> None:
     spans = [span("a", 10.0, 30.0), *(span("b", 10.0 + n / 100, 10.01 + n / 100) for n in range(20))]
 
     (waited,) = [blocked.waits(TaskRun(spans), 20.0)]
@@ -169,7 +169,7 @@ def test_short_tasks_wait_from_the_first_start_of_any_task() -> None:
     assert found[1].values == pytest.approx((0.2,))
 
 
-def test_a_replica_that_is_added_starts_with_the_first_task_of_another_process() -> None:
+def test_an_added_replica_starts_when_another_process_has_its_first_task() -> None:
     spans = [span("first", 1.0, 2.0), span("second", 5.0, 6.0), span("second", 4.0, 5.0)]
 
     assert scaling.first_start(spans, "first") == 4.0
@@ -177,14 +177,14 @@ def test_a_replica_that_is_added_starts_with_the_first_task_of_another_process()
         scaling.first_start(spans[:1], "first")
 
 
-def test_a_crash_is_over_when_every_partition_has_answered_something_later() -> None:
+def test_a_crash_is_over_when_every_partition_has_answered_a_later_request() -> None:
     assert not crashes.recovered({0, 1, 2, 3, 4, 5, 6}, 4)
     assert crashes.recovered({4, 5, 6, 11}, 4)
 
 
-def test_the_delay_behind_a_killed_task_is_what_goes_beyond_its_limit() -> None:
+def test_the_delay_behind_a_killed_task_excludes_its_time_limit() -> None:
     short = [span("b", 11.05, 11.06), span("a", 10.0, 10.01), span("b", 12.09, 12.1)]
-    killed = span("a", 10.02, 11.03)  # in Celery's results there is none
+    killed = span("a", 10.02, 11.03)  # Celery's results do not have it
 
     assert limits.delays(TaskRun(short), 2) == pytest.approx([40, 30])
     assert limits.delays(TaskRun([*short, killed]), 2) == pytest.approx([40, 30])

@@ -1,4 +1,4 @@
-"""Clients that have lost all brokers. A client without configured brokers is in the same state from its beginning."""
+"""Clients that have lost all brokers. A client without configured brokers is in the same state from its start."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def stranded(client: Any) -> bool:
 
 
 def test_only_a_client_without_brokers_is_stranded() -> None:
-    """A broker that is away keeps its address. Nothing is there to be found again after the configured ones."""
+    """The client keeps the address of an unreachable broker. Without any address it can never connect again."""
     away, lost = BrokerWatch(), BrokerWatch()
     clients = ck.Producer(away.watched(NOBODY)), ck.Producer(lost.watched(QUIET))
     repeat(lambda: [client.poll(0.01) for client in clients], until=lambda: lost.stranded)
@@ -78,7 +78,7 @@ def test_only_a_client_without_brokers_is_stranded() -> None:
 
 
 def test_one_report_without_brokers_is_not_enough() -> None:
-    """Between the removal of the brokers and the return of the configured ones, a client may have none."""
+    """A client may have no broker between the removal of its brokers and the return of the configured ones."""
     watch = BrokerWatch()
     with_broker = json.dumps({"brokers": {"b": {"source": "configured"}}}, separators=(",", ":"))
     without = json.dumps({"brokers": {"GroupCoordinator": {"source": "logical"}}}, separators=(",", ":"))
@@ -89,7 +89,7 @@ def test_one_report_without_brokers_is_not_enough() -> None:
     assert watch.stranded
 
 
-def test_a_member_that_sends_no_heartbeats_has_its_membership_checked(
+def test_a_member_that_sends_no_heartbeats_requests_a_membership_check(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_watch, "INTERVAL_MS", 1500)
@@ -105,14 +105,14 @@ def test_a_member_that_sends_no_heartbeats_has_its_membership_checked(
 
     repeat(poll, until=lambda: len(counts) > 3)
     assert not consumer._membership_check.pending
-    cluster.set("rd_kafka_mock_set_group_consumer_heartbeat_interval_ms", 600_000)  # told with the next heartbeat
+    cluster.set("rd_kafka_mock_set_group_consumer_heartbeat_interval_ms", 600_000)  # in effect with the next heartbeat
     consumer._heartbeat_at += LIMIT
     repeat(lambda: consumer.poll(1, 0.05), until=lambda: consumer._membership_check.pending)
     consumer.close()
 
 
 @pytest.mark.parametrize(("code", "pending"), [(25, True), (22, False)])  # UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION
-def test_a_commit_that_is_refused_as_from_nobody_has_the_membership_checked(code: int, *, pending: bool) -> None:
+def test_only_a_commit_of_an_unknown_member_requests_a_membership_check(code: int, *, pending: bool) -> None:
     consumer = member("127.0.0.1:1")
     Recorder().listen(consumer, TOPIC)
     consumer._on_commit(ck.KafkaError(code), [ck.TopicPartition(TOPIC, 0, 1)])
@@ -120,8 +120,8 @@ def test_a_commit_that_is_refused_as_from_nobody_has_the_membership_checked(code
     consumer.close()
 
 
-def test_a_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
-    """What the old client has not delivered fails like any other delivery, so that it is produced again."""
+def test_a_stranded_producer_continues_with_a_new_client(cluster: MockCluster) -> None:
+    """Records that the old client has not delivered fail like any other delivery, so they are produced again."""
     given: dict[str, Any] = dict(QUIET)
     producer = ConfluentProducer(given)
     producer.produce(TOPIC, None, b"1", (), "first")
@@ -141,8 +141,8 @@ def test_a_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
     producer.close()
 
 
-def test_a_consumer_loses_its_partitions_and_is_stale(cluster: MockCluster) -> None:
-    """So the process is replaced. When it leaves, it does not wait for the reply to a commit, which never comes."""
+def test_a_stranded_consumer_loses_its_partitions_and_is_stale(cluster: MockCluster) -> None:
+    """So the process is replaced. ``close`` does not wait for the reply to a commit, because it never comes."""
     consumer = member(cluster.bootstrap)
     recorder = Recorder()
     recorder.listen(consumer, TOPIC)
@@ -156,11 +156,11 @@ def test_a_consumer_loses_its_partitions_and_is_stale(cluster: MockCluster) -> N
     started = time.monotonic()
     consumer.close()
     assert time.monotonic() - started < CLOSE_SECONDS
-    assert consumer.member_id  # the supervisor removes it
+    assert consumer.member_id  # the supervisor removes the member by this id
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_a_consumer_notices_it_under_each_protocol(protocol: str) -> None:
+def test_a_consumer_without_brokers_is_stale_under_each_protocol(protocol: str) -> None:
     made = properties.consumer(properties.Link("", "group", {}, {protocol: 60.0}), "b-0", protocol) | QUIET
     del made["bootstrap.servers"]
     consumer = ConfluentConsumer({protocol: made})
@@ -168,7 +168,7 @@ def test_a_consumer_notices_it_under_each_protocol(protocol: str) -> None:
     consumer.close()
 
 
-def test_a_reader_of_the_state_topic_goes_on_where_it_was(cluster: MockCluster) -> None:
+def test_a_stranded_reader_of_the_state_topic_continues_at_its_position(cluster: MockCluster) -> None:
     write(cluster, b"0", b"1")
     given: dict[str, Any] = QUIET | {"bootstrap.servers": cluster.bootstrap, "group.id": "reader"}
     follower = TopicFollower(given, TOPIC, 1)
@@ -186,7 +186,7 @@ def test_a_reader_of_the_state_topic_goes_on_where_it_was(cluster: MockCluster) 
     follower.close()
 
 
-def test_the_clients_reader_of_answers_goes_on_where_it_was(cluster: MockCluster) -> None:
+def test_a_stranded_reader_of_answers_continues_at_its_position(cluster: MockCluster) -> None:
     write(cluster, b"0", b"1")
     given = QUIET | {"bootstrap.servers": cluster.bootstrap, "group.id": "reader"}
     reader = AnswerReader(given, {})
@@ -206,8 +206,8 @@ def test_the_clients_reader_of_answers_goes_on_where_it_was(cluster: MockCluster
     reader.close()
 
 
-def test_the_clients_producer_goes_on_with_a_new_client(cluster: MockCluster) -> None:
-    """What was submitted before fails when its time is over. Nobody waits without end."""
+def test_a_stranded_producer_of_requests_continues_with_a_new_client(cluster: MockCluster) -> None:
+    """A request that was submitted before fails after its time-out, so its caller does not wait without limit."""
     producer = RequestProducer(QUIET, 2.0)
     failures: list[str] = []
     offsets: list[int] = []
@@ -224,5 +224,5 @@ def test_the_clients_producer_goes_on_with_a_new_client(cluster: MockCluster) ->
     assert send()
     repeat(lambda: producer.poll(0.05), until=lambda: offsets and failures)
     assert (offsets, len(failures)) == ([0], 1)
-    assert producer.flush(LIMIT) == 0  # not 0 s: a report that waits to be read counts, too
+    assert producer.flush(LIMIT) == 0  # not 0 s, because unread delivery reports count too
     producer.purge()

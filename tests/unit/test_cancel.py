@@ -1,4 +1,4 @@
-"""``worker cancel``, over topics in memory with a worker that reacts to what is written."""
+"""``worker cancel``, over topics in memory with a worker that reacts to cancel requests."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Site:
 
     @property
     def written(self) -> list[Origin]:
-        """The origins that the command has written a request to cancel for."""
+        """Return the origins for which the command has written a cancel request."""
         records = [record for place, log in self.topics.logs.items() if place.topic == STATES for record in log]
         found = [decode(record.key, record.value) for record in records]
         return [each.origin for each in found if isinstance(each, CancelRequest)]
@@ -94,10 +94,10 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(monkeypatch)
 
 
-# ---------------------------------------------------------------- what is reached
+# ---------------------------------------------------------------- which requests are reached
 
 
-def test_a_request_that_waits_never_starts(site: Site) -> None:
+def test_a_cancelled_request_that_waits_never_starts(site: Site) -> None:
     origin = site.request()
     site.waits.add(origin)
 
@@ -107,14 +107,14 @@ def test_a_request_that_waits_never_starts(site: Site) -> None:
     assert site.written == [origin]
 
 
-def test_a_request_that_runs_is_reported_before_it_has_ended(site: Site) -> None:
+def test_a_running_request_is_reported_before_it_has_ended(site: Site) -> None:
     origin = site.request()
     site.runs.add(origin)
     assert site(origin) == Done(0, [f"requests/0/0  {STOPPING}"], "1 request: 1 asked to stop\n")
 
 
-def test_without_a_worker_nothing_is_reached_within_the_time(site: Site) -> None:
-    """The request to cancel stays, and that is said."""
+def test_without_a_worker_no_request_is_reached_before_the_time_out(site: Site) -> None:
+    """The cancel request stays in the state topic, and the command says so."""
     origin = site.request()
 
     done = site(origin, "--timeout", "5s")
@@ -123,15 +123,15 @@ def test_without_a_worker_nothing_is_reached_within_the_time(site: Site) -> None
     assert "as soon as a worker fetches them" in done.err
 
 
-def test_an_earlier_tombstone_is_of_an_earlier_cancellation(site: Site) -> None:
-    """Only what comes after the request to cancel shows that a worker has reached it."""
+def test_a_tombstone_before_the_cancel_request_does_not_count(site: Site) -> None:
+    """Only a later tombstone shows that a worker has reached the request."""
     origin = site.request()
     site.topics.add(STATES, partition_of(origin, 2), cancel_key(origin), None)
     assert site(origin, "--timeout", "5s").lines == [f"requests/0/0  {OPEN}"]
 
 
 def test_an_answer_that_is_not_committed_yet_counts(site: Site) -> None:
-    """The commit follows the answer, so the ack topic is read from the time of the request on."""
+    """The commit follows the answer, so the ack topic is read from the timestamp of the request on."""
     first, second = site.request(), site.request()
     site.answer(first, "FAILED")
     site.answer(second, "CANCELLED", attempt=2)
@@ -141,8 +141,8 @@ def test_an_answer_that_is_not_committed_yet_counts(site: Site) -> None:
     assert (done.code, done.lines) == (0, [f"requests/0/0  {ANSWERED}", "requests/0/1  cancelled"])
 
 
-def test_what_the_group_has_committed_is_left_alone(site: Site) -> None:
-    """The offset, and the answered ones above it; those in between are reached."""
+def test_requests_that_the_group_has_committed_are_not_cancelled(site: Site) -> None:
+    """They are below the committed offset, or completed above it. The requests in between are reached."""
     origins = [site.request() for _ in range(5)]
     site.commit(2, metadata=CommitMetadata(completed=((3, 4),)))
     site.waits.update(origins)
@@ -160,8 +160,8 @@ def test_what_the_group_has_committed_is_left_alone(site: Site) -> None:
     assert site.written == [origins[2], origins[4]]
 
 
-def test_at_most_once_a_committed_request_may_still_run(site: Site) -> None:
-    """There the commit comes before the start, and its metadata names what has no answer."""
+def test_a_committed_request_may_still_run_under_at_most_once(site: Site) -> None:
+    """The commit comes before the start, and its metadata name the requests without an answer."""
     origin = site.request()
     site.commit(1, metadata=CommitMetadata(unanswered_from=0))
     site.runs.add(origin)
@@ -170,7 +170,7 @@ def test_at_most_once_a_committed_request_may_still_run(site: Site) -> None:
 
 
 def test_a_long_task_whose_partition_has_moved_is_reached(site: Site) -> None:
-    """Its offset may be committed; the state topic has it."""
+    """Its offset may be committed already, but the state topic has the task."""
     origin = site.request("moved")
     site.commit(1)
     state = TaskState(origin, "replica-0-0", 1, 1, 1, key=b"moved")
@@ -181,8 +181,8 @@ def test_a_long_task_whose_partition_has_moved_is_reached(site: Site) -> None:
     assert site("--key", "moved").lines == [f"requests/0/0  moved  {STOPPING}"]
 
 
-def test_what_was_cancelled_twice_is_answered_already_or_cancelled(site: Site) -> None:
-    """Calling it again does no harm."""
+def test_a_second_cancel_reports_that_the_request_is_answered(site: Site) -> None:
+    """Another call writes no second cancel request."""
     origin = site.request()
     site.waits.add(origin)
     site(origin)
@@ -195,8 +195,8 @@ def test_what_was_cancelled_twice_is_answered_already_or_cancelled(site: Site) -
 # ---------------------------------------------------------------- by key and job
 
 
-def test_every_unanswered_request_with_a_key_is_meant(site: Site) -> None:
-    """Also one of the key that comes later; further arguments are keys too."""
+def test_every_unanswered_request_with_the_key_is_cancelled(site: Site) -> None:
+    """The key may have several requests. Further arguments are keys too."""
     one, _, again = site.request("a"), site.request("b"), site.request("a", number=1)
     site.waits.update([one, again])
 
@@ -204,7 +204,7 @@ def test_every_unanswered_request_with_a_key_is_meant(site: Site) -> None:
     assert len(site("--key", "a", "b", "--timeout", "1s").lines) == 3
 
 
-def test_a_key_whose_request_has_an_answer_is_done(site: Site) -> None:
+def test_a_key_whose_request_has_an_answer_is_a_success(site: Site) -> None:
     site.request("a")
     site.commit(1)
 
@@ -224,8 +224,8 @@ def test_a_key_that_no_request_has_is_a_failure(site: Site) -> None:
     assert "misspelt: no request has this key or job" in done.err
 
 
-def test_a_job_is_known_by_its_header_or_by_its_keys(site: Site) -> None:
-    """The pipeline writes the header; worker submit --job only keys."""
+def test_the_requests_of_a_job_are_found_by_their_header_or_key(site: Site) -> None:
+    """The pipeline writes the header. ``worker submit --job`` writes only keys."""
     mine = [site.request("x", headers=(("job", b"tuesday"),)), site.request("tuesday/0000000001")]
     site.request("tuesday/0000000002", headers=(("job", b"monday"),))
     site.request("tuesdays/0000000001")
@@ -254,7 +254,7 @@ def test_a_job_is_known_by_its_header_or_by_its_keys(site: Site) -> None:
     ],
 )
 def test_wrong_usage_ends_in_a_line(site: Site, arguments: list[str], message: str) -> None:
-    """And nothing is written."""
+    """No cancel request is written."""
     site.request()
     with pytest.raises(click.UsageError, match=message):
         site(*arguments)
@@ -273,7 +273,7 @@ def test_without_a_state_topic_one_line_says_what_to_set(site: Site) -> None:
         site("requests/0/0")
 
 
-def test_a_missing_right_to_write_is_named(site: Site) -> None:
+def test_a_missing_permission_to_write_is_named(site: Site) -> None:
     site.topics.write_failure = "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed"
     with pytest.raises(BrokerError, match=r"^no permission to WRITE topic 'states' \(KAFKA_STATE_TOPIC\): grant it"):
         site(site.request())
@@ -292,8 +292,8 @@ ORIGIN = Origin("requests", 0, 0)
 REMOVED = Change(Kind.REACHED, ORIGIN)
 
 
-def test_the_tombstone_alone_does_not_decide() -> None:
-    """The answer may be a moment behind it on the way to us."""
+def test_the_tombstone_alone_does_not_decide_the_result() -> None:
+    """The command may read the answer shortly after the tombstone."""
     cancellation = Cancellation([ORIGIN], ())
     cancellation.change(REMOVED, 10.0)
     cancellation.answers_read(10.0 + SETTLE / 2)
@@ -311,14 +311,14 @@ def test_a_reached_request_waits_until_the_answers_are_read() -> None:
     assert cancellation.reach[ORIGIN] is Reach.STOPPING
 
 
-def test_what_was_reached_when_the_time_ends_counts() -> None:
+def test_a_request_that_was_reached_before_the_time_out_counts() -> None:
     cancellation = Cancellation([ORIGIN, Origin("requests", 0, 1)], ())
     cancellation.change(REMOVED, 10.0)
     cancellation.close()
     assert list(cancellation.reach.values()) == [Reach.STOPPING, Reach.OPEN]
 
 
-def test_answers_and_tombstones_of_others_change_nothing() -> None:
+def test_answers_and_tombstones_of_other_requests_change_nothing() -> None:
     cancellation = Cancellation([ORIGIN], ())
     other = Origin("requests", 1, 0)
     assert decode(cancel_key(other), None) == Removed(other, cancel=True)

@@ -1,4 +1,4 @@
-"""The Kafka client may crash the preflight process: then preflight is tried once more."""
+"""If the Kafka client crashes the preflight process, preflight is tried once more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETTINGS = {
 
 @pytest.fixture
 def preflight(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Facts | None]:
-    """Runs preflight with children that end with these statuses; one that ends with 0 has the facts."""
+    """Return a function that runs preflight with children of these exit statuses. Status 0 comes with the facts."""
 
     def run_preflight(*statuses: int) -> Facts | None:
         left = list(statuses)

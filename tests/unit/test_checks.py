@@ -46,7 +46,7 @@ def test_processes(wanted: int, cpus: int, verdict: Verdict) -> None:
     ],
 )
 def test_topics(answer: Topic | KafkaFailure, verdict: Verdict, said: str) -> None:
-    """A topic must be there and be allowed to us."""
+    """A topic must exist, and this user must have the permission."""
     check = checks.topic(NEED, answer)
 
     assert check.verdict is verdict
@@ -54,8 +54,8 @@ def test_topics(answer: Topic | KafkaFailure, verdict: Verdict, said: str) -> No
     assert check.code is (ExitCode.BROKER_UNREACHABLE if verdict is FAIL else ExitCode.DRAINED)
 
 
-def test_a_topic_that_will_be_made() -> None:
-    """Is worth a warning, as long as that it is missing is all there is."""
+def test_a_missing_topic_that_will_be_created_is_only_a_warning() -> None:
+    """Any other problem of such a topic is a failure."""
     assert checks.topic(NEED, MISSING, created_at_start=True).verdict is WARN
     assert checks.topic(NEED, DENIED, created_at_start=True).verdict is FAIL
 
@@ -92,7 +92,7 @@ ALLOWED = frozenset({"READ", "DESCRIBE"})
     ],
 )
 def test_groups(answer: Group | KafkaFailure, verdict: Verdict, said: str) -> None:
-    """The group must be one of consumers, and be allowed to us."""
+    """The group must be a group of consumers, and this user must have the permission."""
     check = checks.group("g", answer)
 
     assert check.verdict is verdict
@@ -131,7 +131,7 @@ def test_groups_of_marks(answer: Group | KafkaFailure, verdict: Verdict, said: s
     ],
 )
 def test_group_protocols(setting: str, failure: KafkaFailure | None, verdict: Verdict, said: str) -> None:
-    """What will be used follows from the setting and from what came of trying."""
+    """The protocol follows from the setting and from the result of an attempt to use it."""
     check = checks.protocol(setting, failure)
 
     assert check.verdict is verdict
@@ -179,7 +179,7 @@ STATE_CONFIG = CONFIG | {"cleanup.policy": "compact"}
 def test_the_state_topic(
     answer: Topic | KafkaFailure | None, config: dict[str, str] | KafkaFailure | None, verdict: Verdict, said: str
 ) -> None:
-    """It is read and written, and holds the last record of each key."""
+    """The worker reads and writes the topic, which must keep the last record of each key."""
     check = checks.state_topic("states", answer, config)
 
     assert check.verdict is verdict
@@ -188,7 +188,7 @@ def test_the_state_topic(
 
 
 def test_room() -> None:
-    """How large answers may be, where that can be read."""
+    """The check shows the size limit of answers if it can read the configuration."""
     assert checks.room("answers", CONFIG).text.startswith("'answers' takes answers of up to 1,024 KiB")
     assert checks.room("answers", DENIED).verdict is WARN
 
@@ -213,5 +213,5 @@ def test_clocks(newest: float, verdict: Verdict, said: str) -> None:
 
 @pytest.mark.parametrize("newest", [None, 1000.0 - 7200])
 def test_without_a_recent_record_there_is_no_line_about_the_clock(newest: float | None) -> None:
-    """A warning that nobody can do anything about helps nobody."""
+    """The user could do nothing about a warning."""
     assert checks.clock(1000.0, newest) is None

@@ -1,4 +1,4 @@
-"""The parts of ``worker.Client`` that know no Kafka: ids, requests, futures, and the matching of answers."""
+"""The parts of ``worker.Client`` that do not use Kafka: ids, requests, futures, and the matching of answers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HOUR = 3_600_000
 # ---------------------------------------------------------------- what is exported
 
 
-def test_a_handler_imports_no_kafka() -> None:
-    """``import worker`` is cheap; the client is there all the same."""
+def test_import_worker_does_not_import_the_kafka_client() -> None:
+    """``import worker`` is cheap, and ``worker.Client`` is available nevertheless."""
     program = "import sys, worker; assert not {'confluent_kafka', 'pydantic'} & set(sys.modules); worker.Client"
 
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_what_is_not_exported_is_no_attribute() -> None:
+def test_a_name_that_is_not_exported_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Cliemt'"):
         _ = worker.Cliemt
 
@@ -62,7 +62,7 @@ def test_an_id_needs_no_quoting_in_a_url() -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "a/b", "a/1/b", "/1/2", "a~1~2", "a~1~2~x", "a~1~-2~3", "a/1/2/3", "a~~~", "a/1/٣"]
 )
-def test_what_is_no_id_is_named(text: str) -> None:
+def test_an_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidIdError, match="is no id of a request"):
         TaskId.parse(text)
 
@@ -112,7 +112,7 @@ def test_wrong_limits_are_named(deadline: Any, timeout: Any, message: str) -> No
         headers_of((), deadline, timeout)
 
 
-def test_data_is_no_payload() -> None:
+def test_a_payload_that_is_not_a_str_is_refused() -> None:
     with pytest.raises(TypeError, match=r"payload must be a str, not dict: use json\.dumps"):
         payload_text({"a": 1})
 
@@ -120,8 +120,8 @@ def test_data_is_no_payload() -> None:
 # ---------------------------------------------------------------- futures
 
 
-def test_a_cancelled_future_takes_no_answer() -> None:
-    """It stays cancelled, and whoever waits for it is told."""
+def test_a_cancelled_future_ignores_an_answer() -> None:
+    """The future stays cancelled, and ``wait`` returns it as done."""
     future = TaskFuture()
 
     assert future.cancel()
@@ -131,7 +131,7 @@ def test_a_cancelled_future_takes_no_answer() -> None:
     assert concurrent.futures.wait([future], 0).done == {future}
 
 
-def test_a_callback_may_cancel_once_more() -> None:
+def test_a_callback_may_cancel_a_cancelled_future_again() -> None:
     future = TaskFuture()
     future.add_done_callback(lambda done: None if done.cancel() else pytest.fail("not cancelled"))
 
@@ -148,7 +148,7 @@ def test_an_answered_future_cannot_be_cancelled() -> None:
 
 
 def test_the_id_cannot_be_cancelled() -> None:
-    """Neither by its own future, nor by somebody who awaits it in asyncio."""
+    """Neither the future of the id nor a caller that awaits it in asyncio can cancel it."""
     future = TaskFuture()
 
     async def give_up() -> None:
@@ -200,8 +200,8 @@ def test_an_answer_may_come_before_the_confirmation() -> None:
     assert book.expect(TaskFuture(), ORIGIN, mark) == (b"x", False)
 
 
-def test_an_early_answer_that_was_dropped_is_looked_for() -> None:
-    """And only then: what was dropped before the submit is not ours."""
+def test_an_early_answer_that_was_dropped_is_searched_for() -> None:
+    """An answer that was dropped before the submit belongs to another request, and causes no search."""
     book = a_book(limit=1000)
     book.take(ORIGIN, b"x" * 600)
     book.take(ORIGIN._replace(offset=1), b"x" * 600)
@@ -212,8 +212,8 @@ def test_an_early_answer_that_was_dropped_is_looked_for() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 2000)), max_size=50))
-def test_what_is_kept_is_bounded_and_the_newest(answers: list[tuple[int, int]]) -> None:
-    """Read twice, an answer counts as read last."""
+def test_the_newest_answers_are_kept_up_to_a_limit(answers: list[tuple[int, int]]) -> None:
+    """If an answer is read twice, the last time counts."""
     book = a_book(limit=5000)
     first: dict[int, bytes] = {}
     for offset, size in answers:
@@ -227,8 +227,8 @@ def test_what_is_kept_is_bounded_and_the_newest(answers: list[tuple[int, int]]) 
     assert {n: value for n, value in kept.items() if value is not None} == first
 
 
-def test_several_may_wait_for_one_answer() -> None:
-    """The past is searched for the first of them only; who gives up does not take the others along."""
+def test_several_calls_may_wait_for_one_answer() -> None:
+    """Only the first call searches earlier answers. A call that times out does not end the others."""
     book, futures = a_book(since_ms=2 * HOUR), [TaskFuture() for _ in range(3)]
 
     found = [book.find(TaskId(ORIGIN, HOUR), future) for future in futures]
@@ -240,8 +240,8 @@ def test_several_may_wait_for_one_answer() -> None:
     assert not book.waits([ORIGIN])
 
 
-def test_the_past_is_read_once() -> None:
-    """An id from before the client is looked for; after that, a later one is not, until answers are dropped."""
+def test_earlier_answers_are_searched_once() -> None:
+    """A search for an id from before the client covers later ids too, until answers are dropped."""
     book = a_book(limit=1000, since_ms=2 * HOUR)
     ids = [TaskId(ORIGIN._replace(offset=n), HOUR + n) for n in range(4)]
 
@@ -254,8 +254,8 @@ def test_the_past_is_read_once() -> None:
     assert book.find(ids[2], TaskFuture()).behind
 
 
-def test_an_answer_that_was_read_again_is_as_new_as_it_looks() -> None:
-    """A search reads what is kept already; when that is dropped, the search is worth nothing any more."""
+def test_an_answer_that_was_read_again_counts_as_new() -> None:
+    """A search reads answers that are kept already. When one of them is dropped, the search no longer counts."""
     book = a_book(limit=1000, since_ms=2 * HOUR)
     book.take(ORIGIN, b"x" * 600)
     mark = book.mark()

@@ -1,4 +1,4 @@
-"""What ``Client.asubmit`` returns can be used wherever asyncio takes a coroutine or a future."""
+"""The result of ``Client.asubmit`` can be used wherever asyncio accepts a coroutine or a future."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.client.futures import AsyncTaskFuture, TaskFuture
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-LIMIT = 10.0  # seconds; only a failure ever waits so long
+LIMIT = 10.0  # seconds; only a failing test waits this long
 
 
 async def grouped(future: AsyncTaskFuture) -> bytes:
@@ -68,8 +68,8 @@ def test_an_error_arrives(way: Callable[[AsyncTaskFuture], Coroutine[Any, Any, b
 
 
 @pytest.mark.parametrize("started", [False, True])
-def test_a_cancelled_task_stops_the_waiting(started: bool) -> None:
-    """So that the request takes no room, whether the task has begun to wait or not."""
+def test_a_cancelled_asyncio_task_cancels_the_future(started: bool) -> None:
+    """The request then takes no room any more, whether the asyncio task has begun to wait or not."""
     task = TaskFuture()
 
     async def main() -> None:
@@ -85,7 +85,7 @@ def test_a_cancelled_task_stops_the_waiting(started: bool) -> None:
         task.result(0)
 
 
-def test_a_closed_one_stops_the_waiting() -> None:
+def test_a_closed_coroutine_cancels_the_future() -> None:
     """asyncio closes a coroutine that it does not start."""
     task = TaskFuture()
 

@@ -1,4 +1,4 @@
-"""What callbacks and errors of the client's own threads may do to a client."""
+"""Callbacks and errors on the client's own threads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch:
     done = threading.Event()
 
     def follow_up(_future: object) -> None:
-        other.join(5)  # it gets the room
+        other.join(5)  # the other thread gets the room
         submitter.submit(Submission(None, b"2", ()))
         done.set()
 
@@ -64,7 +64,7 @@ def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch:
     other = threading.Thread(target=submitter.submit, args=(Submission(None, b"3", ()),), daemon=True)
     other.start()
 
-    def reader() -> None:  # as the client's thread that reads answers
+    def reader() -> None:  # like the client's thread that reads answers
         while not done.is_set():
             if waiting:
                 waiting.pop(0).answer(b"x")
@@ -79,7 +79,7 @@ def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch:
 
 
 @pytest.mark.parametrize("limit", [0])
-def test_a_limit_of_nothing_is_refused(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_zero_is_refused(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
     answers: Any = SimpleNamespace(failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0))
     with pytest.raises(ValueError, match="at least 1"):
@@ -87,7 +87,7 @@ def test_a_limit_of_nothing_is_refused(limit: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is confirmed any more, so no request may wait for it."""
+    """No request is confirmed after the error, so ``submit`` must raise instead of waiting."""
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
 
     def expect(future: TaskFuture, task_id: TaskId, mark: int) -> None:

@@ -1,6 +1,6 @@
-"""The lines that librdkafka logs when its coordinator does not answer, as the pinned version words them.
+"""The lines that the pinned version of librdkafka logs when its coordinator does not answer.
 
-The membership check has no other sign to go by. librdkafka's own mock cluster plays the coordinator.
+The membership check has no other evidence. librdkafka's own mock cluster is the coordinator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def cluster() -> Iterator[MockCluster]:
 
 @contextlib.contextmanager
 def member(cluster: MockCluster, reported: Callable[[], None]) -> Iterator[ck.Consumer]:
-    """A member that has its partition, and whose log is watched."""
+    """Yield a member that has its partition, and whose log is watched."""
     link = properties.Link(cluster.bootstrap, "group", {}, {"consumer": 60.0})
     watcher: Any = LogWatcher(logging.getLogger("librdkafka"), reported)
     client = ck.Consumer(properties.consumer(link, "member", "consumer") | {"logger": watcher})
@@ -52,7 +52,7 @@ def until(client: ck.Consumer, holds: Callable[[], object]) -> None:
         client.poll(0.02)
 
 
-def test_a_heartbeat_without_an_answer_is_reported(cluster: MockCluster) -> None:
+def test_a_heartbeat_without_a_reply_is_reported(cluster: MockCluster) -> None:
     reports: list[float] = []
     with member(cluster, lambda: reports.append(time.monotonic())) as client:
         assert reports == []
@@ -66,7 +66,7 @@ def test_a_failed_connection_to_the_coordinator_is_reported(cluster: MockCluster
     with member(cluster, lambda: reports.append(time.monotonic())) as client:
         assert reports == []
         begin = time.monotonic()
-        while not reports:  # once in a while another connection fails first, and the client says no more for a while
+        while not reports:  # another connection may fail first, and then the client logs nothing for a while
             assert time.monotonic() - begin < LIMIT
             cluster.set("rd_kafka_mock_broker_set_down", BROKER)
             client.poll(0.5)
@@ -74,7 +74,7 @@ def test_a_failed_connection_to_the_coordinator_is_reported(cluster: MockCluster
             client.poll(0.5)
 
 
-def test_the_level_of_the_clients_log_is_the_workers() -> None:
+def test_the_worker_sets_the_level_of_the_clients_log() -> None:
     """Below level 5 (notice) the client would not log these lines."""
     assert "WORKER_LOG_LEVEL" in properties.refusals({"log_level": "4"})["log_level"]
     link = properties.Link("kafka:9092", "group", {}, {"consumer": 60.0})

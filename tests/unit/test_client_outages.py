@@ -42,7 +42,7 @@ class Silent(Answers):
             thread.start()
 
 
-def test_the_client_gives_an_unknown_outcome_some_error() -> None:
+def test_an_answer_with_an_unknown_outcome_is_an_error() -> None:
     response = Response.FromString(foreign())
     assert isinstance(value_of(response, Origin("others", 0, 1)), Exception)
 
@@ -95,7 +95,7 @@ def test_result_does_not_report_an_earlier_outage(monkeypatch: pytest.MonkeyPatc
         answers.close()
 
 
-def test_a_partition_whose_offset_is_unknown_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_start_offset_of_a_partition_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Consumer:
         def __init__(self, *_: object) -> None:
             pass

@@ -1,4 +1,4 @@
-"""The range of confluent-kafka that the project accepts is the one it is tested with."""
+"""The project accepts only the versions of confluent-kafka with which it is tested."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_locked_client_is_accepted() -> None:
     assert locked == version("confluent-kafka")
 
 
-def test_other_minor_versions_of_the_client_are_not() -> None:
+def test_other_minor_versions_of_the_client_are_not_accepted() -> None:
     """2.12 has no context manager for its admin client; a later one may word the log lines differently."""
     locked_out = [other for other in ("2.12.0", "2.15.0", "2.17.0") if accepted().specifier.contains(other)]
 

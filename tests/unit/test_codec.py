@@ -1,4 +1,4 @@
-"""Messages: what we write is what protobuf writes, and older and newer programs can read each other."""
+"""Messages have the bytes that protobuf writes, and older and newer programs can read each other's messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ nanoseconds = st.integers(min_value=1, max_value=4 * 10**18)
 
 
 def message(name: str, **fields: tuple[int, int]) -> type[Message]:
-    """A message type of another version: fields by name with number and type."""
+    """Return a message type of another version. ``fields`` have a number and a type for each name."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="other", syntax="proto3")
     described = file.message_type.add(name=name)
     for field, (number, kind) in fields.items():
@@ -69,8 +69,8 @@ def an_outcome(**fields: object) -> Outcome:
 @example(sequence=0, payload="x")
 @example(sequence=-1, payload="")
 @example(sequence=5, payload="\0 ключ 🗝")
-def test_a_request_survives_the_way(sequence: int, payload: str) -> None:
-    """Only the request that says nothing at all has no bytes, and so cannot be told from an empty record."""
+def test_a_decoded_request_equals_the_encoded_one(sequence: int, payload: str) -> None:
+    """Only a request of default values has no bytes, and so cannot be distinguished from an empty record."""
     value = encode_request(sequence, payload)
     assert value == Request(sequence=sequence, payload=payload).SerializeToString()
     if (sequence, payload) == (0, ""):
@@ -83,7 +83,7 @@ def test_a_request_survives_the_way(sequence: int, payload: str) -> None:
 @given(sequence=sequences, payload=payloads, deadline=payloads)
 @example(sequence=0, payload="", deadline="")
 def test_requests_of_older_and_newer_writers_can_be_read(sequence: int, payload: str, deadline: str) -> None:
-    """And what a newer one added is not lost on the way to the handler."""
+    """The fields that a newer writer has added reach the handler."""
     old = OldRequest(sequence=sequence, payload=payload).SerializeToString()
     new = NewRequest(sequence=sequence, payload=payload, deadline=deadline, huge="h").SerializeToString()
     for value in filter(None, (old, new)):
@@ -93,12 +93,12 @@ def test_requests_of_older_and_newer_writers_can_be_read(sequence: int, payload:
 
 
 @given(value=st.binary(min_size=1, max_size=40))
-@example(value=b"\x12\x01\xff")  # a payload that is no UTF-8
+@example(value=b"\x12\x01\xff")  # a payload that is not UTF-8
 @example(value=b"\x08")  # cut off
 @example(value=b"\x00")
 @example(value=b"not a request")
 def test_random_bytes_are_malformed_exactly_when_protobuf_says_so(value: bytes) -> None:
-    """Never any other exception: these bytes come from the network."""
+    """No other exception is raised, because these bytes come from the network."""
     try:
         expected = Request.FromString(value)
     except DecodeError:
@@ -110,13 +110,13 @@ def test_random_bytes_are_malformed_exactly_when_protobuf_says_so(value: bytes) 
 
 @pytest.mark.parametrize("decode", [decode_request, decode_response])
 @pytest.mark.parametrize(("value", "text"), [(None, "null value"), (b"", "empty value")])
-def test_nothing_is_malformed(decode: object, value: bytes | None, text: str) -> None:
-    """To protobuf an empty value is a message of defaults; to us it is nobody's request."""
+def test_a_null_or_empty_value_is_malformed(decode: object, value: bytes | None, text: str) -> None:
+    """To protobuf an empty value is a message of default values. To the worker it is not a request."""
     with pytest.raises(MalformedError, match=text):
         decode(value)  # type: ignore[operator]
 
 
-def test_bytes_that_are_no_response_are_malformed() -> None:
+def test_bytes_that_are_not_a_response_are_malformed() -> None:
     with pytest.raises(MalformedError, match="not a Response"):
         decode_response(b"\xff\xff")
 
@@ -132,8 +132,8 @@ def test_a_sequence_beyond_int32_is_refused(sequence: int) -> None:
 
 @given(sequence=sequences, result=st.binary(), started=nanoseconds, took=nanoseconds, cpu=st.floats(0, 1e6))
 @example(sequence=0, result=b"", started=1, took=1, cpu=0.0)
-def test_a_good_answer_says_it_all(sequence: int, result: bytes, started: int, took: int, cpu: float) -> None:
-    """Field by field, and as a reader sees it who knows only the two oldest fields."""
+def test_a_successful_answer_has_all_fields(sequence: int, result: bytes, started: int, took: int, cpu: float) -> None:
+    """A reader that knows only the two oldest fields can read it too."""
     outcome = an_outcome(sequence=sequence, result=result, started_ns=started, finished_ns=started + took)
     outcome.cpu_seconds = cpu
     value = AnswerEncoder("host-1").ok(outcome)
@@ -161,7 +161,7 @@ def test_an_answer_names_the_run_and_the_time_of_its_request(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["ok", "unprocessed"])
 @pytest.mark.parametrize("timestamp_ms", [0, -1])
-def test_an_answer_without_run_and_time_has_neither_field(kind: str, timestamp_ms: int) -> None:
+def test_the_answer_to_a_request_without_run_and_time_has_neither_field(kind: str, timestamp_ms: int) -> None:
     outcome = an_outcome(sequence=1, started_ns=1, finished_ns=2)
     outcome.task.record = replace(outcome.task.record, headers=(("x-run", None),), timestamp_ms=timestamp_ms)
     encoder = AnswerEncoder("w")
@@ -170,7 +170,7 @@ def test_an_answer_without_run_and_time_has_neither_field(kind: str, timestamp_m
     assert (answer.run, answer.HasField("requested_at")) == ("", False)
 
 
-def test_a_run_that_is_no_utf8_does_no_harm() -> None:
+def test_a_run_that_is_not_utf8_is_decoded_with_replacements() -> None:
     outcome = an_outcome(sequence=1)
     outcome.task.record = replace(outcome.task.record, headers=(("x-run", b"a\xff"),))
     assert decode_response(AnswerEncoder("w").ok(outcome)).run == "a\ufffd"
@@ -189,10 +189,10 @@ stamps = st.one_of(st.just(0), st.integers(-1, 3_000), st.integers(1, 2**63 - 1)
         st.tuples(sequences, st.binary(max_size=5), places, moments, moments, runs, stamps), min_size=2, max_size=6
     ),
 )
-def test_an_answer_has_nothing_of_the_one_before(
+def test_an_answer_contains_nothing_of_the_previous_one(
     results: list[tuple[int, bytes, Partition, int, int, Headers, int]],
 ) -> None:
-    """The encoder uses one message again and again: each answer is the one that a fresh encoder would write."""
+    """The encoder reuses one message. Each answer is the one that a new encoder would write."""
     encoder = AnswerEncoder("w")
     for sequence, result, partition, started, took, headers, stamp in results:
         outcome = an_outcome(sequence=sequence, result=result, started_ns=started, finished_ns=started + took)
@@ -204,8 +204,8 @@ def test_an_answer_has_nothing_of_the_one_before(
 @pytest.mark.parametrize(
     ("name", "number"), [("DEAD_LETTERED", DEAD_LETTERED), ("EXPIRED", EXPIRED), ("CANCELLED", CANCELLED)]
 )
-def test_the_answer_without_a_result_says_why(name: str, number: int) -> None:
-    """And a reader who knows only the two oldest fields sees that the request was not processed."""
+def test_an_answer_without_a_result_has_the_error(name: str, number: int) -> None:
+    """A reader that knows only the two oldest fields sees that the request was not processed."""
     failure = Failure("ValueError", "no such thing", "Traceback …")
     outcome = an_outcome(sequence=-9, started_ns=1_500_000_000, finished_ns=2_500_000_000, result=b"not this")
     value = AnswerEncoder("w").unprocessed(outcome, failure, name)
@@ -218,7 +218,7 @@ def test_the_answer_without_a_result_says_why(name: str, number: int) -> None:
     assert seen_by_the_old(value) == (-9, False)
 
 
-def test_what_was_never_started_has_no_times() -> None:
+def test_the_answer_to_a_request_that_never_started_has_no_times() -> None:
     failure = Failure("MalformedRequest", "")
     answer = decode_response(AnswerEncoder("w").unprocessed(an_outcome(), failure, "DEAD_LETTERED"))
     assert not answer.HasField("started_at")
@@ -245,6 +245,6 @@ def test_a_timestamp_that_no_answer_can_hold_is_left_out(name: str, outcome: str
 
 
 def test_a_response_without_an_outcome_is_unspecified() -> None:
-    """What an old writer says is told apart from every outcome that we name."""
+    """So the answer of an old writer differs from every outcome that has a name."""
     assert decode_response(OldResponse(sequence=1).SerializeToString()).outcome == 0
     assert Response().outcome == 0

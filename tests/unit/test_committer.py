@@ -1,4 +1,4 @@
-"""One commit is under way at a time; what its answer says counts for what it carried, and for nothing else."""
+"""One commit is in flight at a time, and its reply applies only to the positions that it carried."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FENCED = KafkaFailure("UNKNOWN_MEMBER_ID", "scripted", retriable=False)
 
 
 class Client:
-    """Writes down what is committed. The test answers."""
+    """A client that records commits. The test replies to them."""
 
     def __init__(self) -> None:
         self.sent: list[Mapping[Partition, Position]] = []
@@ -68,7 +68,7 @@ class Bench:
         return task
 
     def finish(self, task: Task) -> None:
-        """The task's answer is confirmed."""
+        """Confirm the answer to the task."""
         self.owned.answering(task)
         self.committer.settled(task.claim, PARTITION, 42)
 
@@ -78,7 +78,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_a_start_is_confirmed_by_the_answer_to_its_commit(bench: Bench) -> None:
+def test_a_start_is_confirmed_by_the_reply_to_its_commit(bench: Bench) -> None:
     assert (bench.committer.in_flight, bench.owned.starts.confirmed) == (True, -1)
     assert [list(positions) for positions in bench.client.sent] == [[PARTITION]]
     bench.answer()
@@ -86,7 +86,7 @@ def test_a_start_is_confirmed_by_the_answer_to_its_commit(bench: Bench) -> None:
     assert bench.owned.committed == bench.client.sent[0][PARTITION]
 
 
-def test_a_second_commit_waits_for_the_answer_to_the_first(bench: Bench) -> None:
+def test_a_second_commit_waits_for_the_reply_to_the_first(bench: Bench) -> None:
     bench.owned.changed = True
     bench.tick()
     assert len(bench.client.sent) == 1
@@ -95,7 +95,7 @@ def test_a_second_commit_waits_for_the_answer_to_the_first(bench: Bench) -> None
     assert len(bench.client.sent) == 2
 
 
-def test_after_a_failure_the_same_is_committed_again(bench: Bench) -> None:
+def test_a_failed_commit_is_repeated(bench: Bench) -> None:
     bench.answer(failure=FAILURE)
     assert (bench.committer.in_flight, bench.owned.starts.confirmed, bench.owned.changed) == (False, -1, True)
     assert not bench.committer.fenced
@@ -103,8 +103,8 @@ def test_after_a_failure_the_same_is_committed_again(bench: Bench) -> None:
     assert bench.client.sent[1] == bench.client.sent[0]
 
 
-def test_it_knows_that_the_group_no_longer_knows_this_member(bench: Bench) -> None:
-    """Until a commit succeeds."""
+def test_the_committer_is_fenced_when_the_group_no_longer_knows_this_member(bench: Bench) -> None:
+    """It stays fenced until a commit succeeds."""
     bench.answer(failure=FENCED)
     assert bench.committer.fenced
     bench.tick()
@@ -113,8 +113,8 @@ def test_it_knows_that_the_group_no_longer_knows_this_member(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("failure", [None, FAILURE])
-def test_a_late_answer_says_nothing_of_the_commit_after_it(bench: Bench, failure: KafkaFailure | None) -> None:
-    bench.tick(ANSWER_SECONDS)  # the first one is given up
+def test_a_late_reply_does_not_apply_to_the_next_commit(bench: Bench, failure: KafkaFailure | None) -> None:
+    bench.tick(ANSWER_SECONDS)  # the first commit is given up
     assert (bench.committer.in_flight, bench.owned.starts.confirmed) == (False, -1)
     bench.owned.admit(a_task(offset=43).record)
     bench.owned.request_starts(2, bench.now)
@@ -126,7 +126,7 @@ def test_a_late_answer_says_nothing_of_the_commit_after_it(bench: Bench, failure
     assert (bench.committer.in_flight, bench.owned.starts.confirmed) == (False, 44)
 
 
-def test_it_waits_longer_while_the_coordinator_is_away(bench: Bench) -> None:
+def test_the_committer_waits_longer_for_a_reply_while_the_coordinator_is_away(bench: Bench) -> None:
     bench.client.coordinator = False
     bench.tick(ANSWER_SECONDS)
     assert bench.committer.in_flight
@@ -134,7 +134,7 @@ def test_it_waits_longer_while_the_coordinator_is_away(bench: Bench) -> None:
     assert (bench.committer.in_flight, bench.owned.starts.confirmed) == (False, 43)
 
 
-def test_nothing_is_committed_beside_a_transaction(bench: Bench) -> None:
+def test_no_commit_is_sent_during_a_transaction(bench: Bench) -> None:
     bench.answer()
     bench.owned.changed = True
     bench.tick(responder_is_busy=True)
@@ -143,22 +143,22 @@ def test_nothing_is_committed_beside_a_transaction(bench: Bench) -> None:
     assert len(bench.client.sent) == 2
 
 
-def test_a_partition_that_was_lost_is_not_waited_for(bench: Bench) -> None:
+def test_a_commit_of_a_lost_partition_is_not_pending(bench: Bench) -> None:
     assert bench.committer.pending
     bench.assignment.end([PARTITION])
     assert not bench.committer.pending
 
 
 def test_an_answer_after_the_end_of_its_lease_settles_nothing(bench: Bench) -> None:
-    """The next owner does the task again, also when that is this process."""
+    """The next owner runs the task again, even if it is this process."""
     lease = bench.owned.lease
     (again,) = bench.assignment.assign({PARTITION: 42})
     bench.committer.settled(lease, PARTITION, 42)
     assert (again.position, again.changed) == (42, False)
 
 
-def test_what_runs_is_recorded_until_it_is_answered(bench: Bench) -> None:
-    """A revoked partition is committed once more when nothing of it runs."""
+def test_a_running_task_is_recorded_until_it_is_answered(bench: Bench) -> None:
+    """A revoked partition is committed once more when none of its tasks runs."""
     bench.answer()
     assert decode(bench.client.sent[0][PARTITION].metadata, 42).started_below == 43
     task = bench.start()
@@ -174,8 +174,8 @@ def test_what_runs_is_recorded_until_it_is_answered(bench: Bench) -> None:
     assert not bench.committer.pending
 
 
-def test_to_look_whether_something_is_pending_changes_nothing(bench: Bench) -> None:
-    """A drain looks on every turn. Only what is sent counts as recorded (B15)."""
+def test_reading_pending_changes_nothing(bench: Bench) -> None:
+    """A drain reads it on every turn. Only a commit that was sent counts as recorded (B15)."""
     bench.answer()
     task = bench.start()
     bench.owned.leave()
@@ -195,8 +195,8 @@ def test_to_look_whether_something_is_pending_changes_nothing(bench: Bench) -> N
 def test_a_revoked_partition_is_not_clean_while_a_commit_may_still_be_applied(
     bench: Bench, failure: KafkaFailure | None
 ) -> None:
-    """The next owner would blame tasks that were not started, or report them as lost. Chaos, seed 240."""
-    bench.owned.committed = Position(42, "")  # before the commit under way, which records a start
+    """Otherwise the next owner would suspect tasks that did not start, or report them as lost. Chaos, seed 240."""
+    bench.owned.committed = Position(42, "")  # from before the commit in flight, which records a start
     bench.owned.leave()
     assert not bench.committer.is_clean(bench.owned)
     bench.answer(0, failure)
@@ -207,7 +207,7 @@ def test_a_revoked_partition_is_not_clean_while_a_commit_may_still_be_applied(
     assert bench.committer.is_clean(bench.owned)
 
 
-def test_a_task_that_is_given_up_is_not_blamed(bench: Bench) -> None:
+def test_a_clean_commit_removes_the_recorded_start_of_a_task_that_is_given_up(bench: Bench) -> None:
     bench.answer()
     bench.start()
     bench.committer.commit_clean(bench.now)
@@ -216,7 +216,7 @@ def test_a_task_that_is_given_up_is_not_blamed(bench: Bench) -> None:
     assert decode(position.metadata, 42).started_below is None
 
 
-def test_an_offset_is_committed_before_an_attempt_that_is_never_repeated() -> None:
+def test_at_most_once_commits_an_offset_before_its_attempt() -> None:
     bench = Bench("at-most-once")
     position = bench.client.sent[0][PARTITION]
     assert position.offset == 43

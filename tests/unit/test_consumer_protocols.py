@@ -1,4 +1,4 @@
-"""What the consumer does with its settings, without a broker."""
+"""The effects of the consumer's settings, without a broker."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_a_reset_rule_may_be_written_as_librdkafka_accepts_it(rule: str) -> None
     assert reset_offset(rule) == ck.OFFSET_BEGINNING
 
 
-def test_without_a_rule_that_helps_the_client_fails() -> None:
+def test_the_reset_rule_error_is_fatal_to_the_client() -> None:
     with pytest.raises(ClientFatalError, match=r"auto\.offset\.reset=error"):
         reset_offset("error")
 
 
-def test_a_request_for_a_check_ends_with_the_protocol() -> None:
-    """Under ``classic`` the coordinator shows no target that the partitions could be compared with."""
+def test_the_fallback_to_classic_drops_a_requested_membership_check() -> None:
+    """Under ``classic`` the coordinator shows no target with which to compare the partitions."""
     consumer = ConfluentConsumer({"consumer": NOBODY, "classic": NOBODY})
     consumer._membership_check.request()
     consumer._fall_back()

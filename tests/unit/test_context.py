@@ -1,4 +1,4 @@
-"""What a handler is told, and how it learns that it should stop."""
+"""The context of a handler, and the event that asks it to stop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from worker.core.task_state import Origin
 from worker.handlers.context import Cancelled, Context
 from worker.handlers.task_view import view_of
 
-LONG = 30.0  # seconds; only a failure ever waits so long
+LONG = 30.0  # seconds; only a failing test waits this long
 
 
-def test_a_context_tells_of_its_request() -> None:
+def test_a_context_describes_its_request() -> None:
     headers = (("trace", b"1"), ("trace", None))
     context = Context(view_of(a_task(key=b"key", headers=headers, attempt=2), None))
     assert (context.attempt, context.key, context.headers) == (2, b"key", headers)
@@ -26,20 +26,20 @@ def test_a_context_tells_of_its_request() -> None:
     assert (context.remaining, context.upcoming, context.transaction) == (None, (), None)
 
 
-def test_it_shows_the_requests_that_come_next() -> None:
-    """What is no request is left out."""
+def test_a_context_shows_the_upcoming_requests() -> None:
+    """Records that are not requests are left out."""
     task = a_task()
     task.upcoming = tuple(a_task(value).record for value in (b"\x08\x01\x12\x01a", None, b"\xff", b"\x08\x02\x12\x01b"))
     shown = Context(view_of(task, None)).upcoming
     assert [(request.sequence, request.payload) for request in shown] == [(1, "a"), (2, "b")]
 
 
-def test_what_it_knows_of_its_task_can_be_pickled() -> None:
+def test_the_view_of_a_task_can_be_pickled() -> None:
     view = view_of(a_task(key=b"key", attempt=2), 5.0)
     assert pickle.loads(pickle.dumps(view)) == view
 
 
-def test_its_logger_says_which_request() -> None:
+def test_the_logger_of_a_context_names_the_request() -> None:
     context = Context(view_of(a_task(attempt=3), None))
     with structlog.testing.capture_logs() as lines:
         context.log.info("hello", more=1)
@@ -50,14 +50,14 @@ def test_its_logger_says_which_request() -> None:
 
 
 @pytest.mark.parametrize(("ahead", "least", "most"), [(600, 500, 600), (-60, 0, 0)])
-def test_what_remains_until_the_deadline_never_falls_below_nothing(ahead: float, least: float, most: float) -> None:
+def test_the_remaining_time_is_never_negative(ahead: float, least: float, most: float) -> None:
     remaining = Context(view_of(a_task(), time.time() + ahead)).remaining
     assert remaining is not None
     assert least <= remaining <= most
 
 
-def test_a_task_goes_on_until_it_is_cancelled() -> None:
-    """Asked as an event, as a truth, or by waiting without time."""
+def test_a_new_task_is_not_cancelled() -> None:
+    """``bool``, ``is_set`` and ``wait(0)`` all say so."""
     cancelled = Cancelled()
     assert not cancelled
     assert not cancelled.is_set()
@@ -75,8 +75,8 @@ def test_the_first_reason_stays() -> None:
     assert cancelled.reason == "revoked"
 
 
-def test_whoever_waits_is_woken() -> None:
-    """A thread that sleeps on the event wakes at once, without a time-out."""
+def test_a_cancellation_wakes_a_waiting_thread() -> None:
+    """The thread waits for the event without a time-out."""
     cancelled, waiting = Cancelled(), threading.Event()
     woken: list[bool] = []
 
@@ -92,14 +92,14 @@ def test_whoever_waits_is_woken() -> None:
     assert woken == [True]
 
 
-def test_every_thread_that_waits_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when a second one begins to wait in the very moment in which the first one does."""
+def test_a_cancellation_wakes_every_waiting_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds even if a second thread begins to wait in the same moment as the first."""
     cancelled = Cancelled()
     threads = [threading.Thread(target=cancelled.wait, args=(LONG,)) for _ in range(2)]
     waits = {thread: threading.Event() for thread in threads}
 
     class Event(threading.Event):
-        """While the first thread makes its event, the second one comes and waits."""
+        """An event. While the first thread creates it, the second thread begins to wait."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""CPUs and memory kills, read from made-up control groups."""
+"""CPUs and memory kills, read from simulated control groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Machine:
-    """``/proc/self/cgroup`` and ``/sys/fs/cgroup`` in a folder of the test's."""
+    """``/proc/self/cgroup`` and ``/sys/fs/cgroup`` in a folder of the test."""
 
     def __init__(self, folder: Path) -> None:
         self.membership = folder / "membership"
@@ -39,7 +39,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """A machine on which this process may run on 8 CPUs."""
+    """Return a machine on which this process may run on 8 CPUs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
     return Machine(tmp_path)
 
@@ -58,7 +58,7 @@ def test_the_quota_of_version_2_is_rounded_up(machine: Machine, quota: str, cpus
     assert machine.cpus() == cpus
 
 
-def test_the_least_quota_on_the_way_up_counts(machine: Machine) -> None:
+def test_the_lowest_quota_of_the_group_and_its_parents_counts(machine: Machine) -> None:
     machine.member("0::/pods/pod/container")
     machine.file("pods/cpu.max", "600000 100000")
     machine.file("pods/pod/cpu.max", "200000 100000")
@@ -67,15 +67,15 @@ def test_the_least_quota_on_the_way_up_counts(machine: Machine) -> None:
 
 
 def test_a_path_of_the_host_does_not_hide_the_containers_own_group(machine: Machine) -> None:
-    """Inside a container ``/sys/fs/cgroup`` may begin at its group, while the path is told from the host's root."""
+    """Inside a container ``/sys/fs/cgroup`` may begin at its group, while the path begins at the host's root."""
     machine.member("0::/../../system.slice/docker-4f2a.scope")
     machine.file("cpu.max", "300000 100000")
-    machine.file("../cpu.max", "100000 100000")  # not ours to look at
+    machine.file("../cpu.max", "100000 100000")  # above the container's own group
     assert machine.cpus() == 3
 
 
 @pytest.mark.parametrize(("quota", "cpus"), [("250000", 3), ("-1", 8)])
-def test_version_1_has_two_files(machine: Machine, quota: str, cpus: int) -> None:
+def test_the_quota_of_version_1_is_read_from_two_files(machine: Machine, quota: str, cpus: int) -> None:
     machine.member("4:memory:/docker/4f2a", "3:cpu,cpuacct:/docker/4f2a", "0::/")
     machine.file("cpu/docker/4f2a/cpu.cfs_quota_us", quota)
     machine.file("cpu/docker/4f2a/cpu.cfs_period_us", "100000")

@@ -1,4 +1,4 @@
-"""What a dead letter looks like. Reading them is the commands' business, see ``test_dlq_show`` and ``test_replay``."""
+"""The content of a dead letter. ``test_dlq_show`` and ``test_replay`` test the commands that read dead letters."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ header_lists = st.lists(st.tuples(st.text(max_size=5), contents), max_size=4).ma
 def test_the_original_is_kept_byte_for_byte(
     key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
-    """Key, value and headers, also none of them, and names that come twice; what we add comes after them."""
+    """This holds for key, value and headers, also for null and repeated names. The worker's headers come last."""
     record = dead_letter(a_task(value, key=key, headers=headers), FAILURE, LIMIT)
     assert (record.key, record.value) == (key, value)
     assert record.headers[: len(headers)] == headers
 
 
-def test_it_says_where_it_comes_from_and_why_it_is_here() -> None:
+def test_a_dead_letter_has_its_origin_and_its_error() -> None:
     record = dead_letter(a_task(attempt=3), FAILURE, LIMIT)
     assert record.headers == (
         ("x-origin-topic", PARTITION.topic.encode()),
@@ -41,7 +41,7 @@ def test_it_says_where_it_comes_from_and_why_it_is_here() -> None:
 
 @given(few=st.text(min_size=1, max_size=4), times=st.integers(min_value=MESSAGE_LIMIT // 16, max_value=MESSAGE_LIMIT))
 def test_a_long_message_is_cut_between_characters(few: str, times: int) -> None:
-    """Whoever reads the header as UTF-8 can."""
+    """The header stays valid UTF-8."""
     message = few * times
     content = dict(dead_letter(a_task(), Failure("E", message), LIMIT).headers)["x-error-message"]
     assert content is not None
@@ -51,8 +51,8 @@ def test_a_long_message_is_cut_between_characters(few: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("room", [-1000, -1, 0, 1, 1000])
-def test_only_what_does_not_fit_loses_its_value(room: int) -> None:
-    """And says so: the original still stands at its origin."""
+def test_a_dead_letter_loses_its_value_only_if_it_does_not_fit(room: int) -> None:
+    """A header says so. The whole request is still at its origin."""
     task = a_task(b"v" * 2_000, key=b"k", headers=(("h", b"x"),))
     whole = dead_letter(task, FAILURE, 10**9)
     record = dead_letter(task, FAILURE, size_of(*whole) + room)

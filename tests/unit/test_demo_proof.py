@@ -1,4 +1,4 @@
-"""The demo's own checks must fail on whatever is not one right answer per request."""
+"""The demo's own checks must fail unless there is exactly one right answer per request."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ GOOD = next(number for number, configuration in enumerate(TABLE) if configuratio
 
 @pytest.fixture
 def rows() -> list[Row]:
-    """A right answer for each."""
+    """Return one right answer for each request."""
     return [
         {"sequence": number, "outcome": "DEAD_LETTERED" if configuration in IMPOSSIBLE else "OK"}
         for number, configuration in enumerate(TABLE)
     ]
 
 
-def test_one_right_answer_each_is_proof(rows: list[Row]) -> None:
+def test_one_right_answer_per_request_passes(rows: list[Row]) -> None:
     assert problems(rows, len(TABLE)) == []
 
 
@@ -47,6 +47,6 @@ def _change(number: int, outcome: str) -> Callable[[list[Row]], None]:
         (_change(BAD, "OK"), "not dead-lettered"),
     ],
 )
-def test_anything_else_is_not(rows: list[Row], spoil: Callable[[list[Row]], None], complaint: str) -> None:
+def test_any_other_set_of_answers_fails(rows: list[Row], spoil: Callable[[list[Row]], None], complaint: str) -> None:
     spoil(rows)
     assert any(complaint in one for one in problems(rows, len(TABLE)))

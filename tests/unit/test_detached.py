@@ -1,4 +1,4 @@
-"""Detached tasks: what commit metadata and marks say, and what a partition does with a task that runs elsewhere."""
+"""Detached tasks: their commit metadata and marks, and the partitions whose tasks run in another process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RELEASED = Mark(MarkKind.RELEASED, 1)
 
 
 def owned_with(task: Detached, *, ordering: str = "unordered", offset: int = 5) -> OwnedPartition:
-    """A partition whose lowest task runs elsewhere."""
+    """Return a partition whose lowest task is detached."""
     left = CommitMetadata(detached={offset: task})
     return OwnedPartition(PLACE, start_offset=offset, metadata=left, ordering=ordering)
 
@@ -55,7 +55,7 @@ def startable(owned: OwnedPartition) -> list[int]:
 
 
 def recorded(owned: OwnedPartition) -> CommitMetadata:
-    """What the next owner reads."""
+    """Return the commit metadata that the next owner reads."""
     return decode(encode(owned.metadata(clean=True), owned.position), owned.position)
 
 
@@ -79,8 +79,8 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     assert read_mark(task, released_mark(claim, 1, 12.5)) == Mark(MarkKind.RELEASED, 1, 12.5)
 
 
-def test_the_mark_of_another_holder_is_none() -> None:
-    """The same process may detach a task a second time, and a topic may be made again under the same name."""
+def test_the_mark_of_another_holder_does_not_count() -> None:
+    """A process may detach the same task twice, and a topic may be created again under the same name."""
     claim = DetachedClaim(Lease(PLACE), 7, 2, HOLDER)
     assert read_mark(Detached(2, OTHER), settled_mark(claim)) == ABSENT
     assert read_mark(Detached(2, HOLDER), None) == ABSENT
@@ -115,14 +115,14 @@ def test_a_holder_is_named_until_the_task_is_vacated_or_gone() -> None:
         (True, ABSENT, False, True, Step.TAKE_OVER),
     ],
 )
-def test_only_a_read_after_the_vacating_commit_lets_a_task_start_again(
+def test_a_task_is_taken_over_only_if_released_or_after_the_vacating_commit(
     vacated: bool, mark: Mark, missing: bool, recorded_state: bool, step: Step
 ) -> None:
     task = Detached(1, HOLDER, vacated=vacated)
     assert next_step(task, mark, missing=missing, recorded=recorded_state) is step
 
 
-def test_a_holder_is_missing_after_two_looks_far_enough_apart() -> None:
+def test_a_holder_is_missing_if_two_views_far_enough_apart_do_not_show_it() -> None:
     absences = Absences()
     absences.look(["00000001"], [HOLDER], 100.0)
     assert not absences.is_missing(HOLDER)
@@ -134,21 +134,21 @@ def test_a_holder_is_missing_after_two_looks_far_enough_apart() -> None:
     assert not absences.is_missing(HOLDER)
 
 
-def test_a_view_of_the_group_tells_who_works() -> None:
+def test_a_group_view_shows_which_members_have_request_partitions() -> None:
     state = Partition("state", 0)
     members = [("a-0.00000001", [PLACE]), ("b-0.00000002", [state]), ("c-0.00000003", [])]
     view = view_of(members, ["requests"])
     assert view == GroupView(frozenset({"00000001", "00000002", "00000003"}), frozenset({"00000001"}))
     assert view.understands_detached("00000001")
-    assert not view.understands_detached("00000009")  # it does not show the process that looks
-    assert not view.can_take_work("00000001", 4)  # who has none has a long task
+    assert not view.understands_detached("00000009")  # the view does not show the process itself
+    assert not view.can_take_work("00000001", 4)  # the member without partitions has a long task
     assert view.can_take_work("00000001", 1)  # or there are more members than partitions
     assert view.can_take_work("00000002", 4)
     assert not view_of([*members, ("older-0", [])], ["requests"]).understands_detached("00000001")
 
 
 @pytest.mark.parametrize(("ordering", "free"), [("partition", []), ("key", [7]), ("unordered", [6, 7])])
-def test_only_what_must_not_overtake_a_detached_task_waits(ordering: str, free: list[int]) -> None:
+def test_only_the_ordering_group_of_a_detached_task_waits(ordering: str, free: list[int]) -> None:
     owned = owned_with(Detached(1, HOLDER), ordering=ordering)
     fetch(owned, 5, 6, key=b"a")
     fetch(owned, 7, key=b"b")
@@ -191,7 +191,7 @@ def test_a_task_that_is_taken_over_starts_only_when_a_commit_has_recorded_it() -
 
 
 def test_a_task_that_is_settled_before_its_record_was_fetched_never_starts() -> None:
-    """Neither here nor with the next owner."""
+    """It starts neither in this process nor in the next owner."""
     owned = owned_with(Detached(1, HOLDER))
     owned.settle_detached(5)
     assert owned.position == 5
@@ -201,8 +201,8 @@ def test_a_task_that_is_settled_before_its_record_was_fetched_never_starts() -> 
     assert owned.position == 6
 
 
-def test_the_position_never_passes_what_was_not_fetched() -> None:
-    """Records may lie between two detached tasks."""
+def test_the_position_never_passes_offsets_that_were_not_fetched() -> None:
+    """There may be other records between two detached tasks."""
     left = CommitMetadata(detached={5: Detached(1, HOLDER), 9: Detached(1, OTHER)}, completed=((6, 7),))
     owned = OwnedPartition(PLACE, start_offset=5, metadata=left, ordering="unordered")
     fetch(owned, 5)
@@ -212,8 +212,8 @@ def test_the_position_never_passes_what_was_not_fetched() -> None:
     assert recorded(owned).completed == ((6, 7), (9, 10))
 
 
-def test_a_detached_task_is_no_crash_suspect() -> None:
-    """It is not to blame for the end of a process that did not run it, nor are those behind it held up by it."""
+def test_a_detached_task_is_not_a_crash_suspect() -> None:
+    """It cannot have crashed a process that did not run it. The tasks behind it do not wait for it either."""
     left = CommitMetadata(started_below=8, detached={5: Detached(1, HOLDER)})
     owned = OwnedPartition(PLACE, start_offset=5, metadata=left, ordering="unordered")
     fetch(owned, 5, 6, 7, 8)
@@ -226,14 +226,14 @@ def test_a_detached_task_is_no_crash_suspect() -> None:
 
 
 def test_every_holder_has_a_separate_mark() -> None:
-    """A holder that was frozen writes its mark late: that of its successor must stay."""
+    """A frozen holder writes its mark late, and must not replace the mark of its successor."""
     groups = {mark_group("group", PLACE, 7, holder_of("0123abcd", number)) for number in (1, 2)}
     assert len(groups) == 2
 
 
 @pytest.mark.parametrize("tasks", [1, MOST_MARKS, MOST_MARKS + 1, 40, 101])
 def test_marks_of_many_tasks_are_read_in_turn(tasks: int) -> None:
-    """Every one is read, and never more of them in a round than the client keeps consumers for."""
+    """Every mark is read. A round reads at most as many marks as the client keeps consumers."""
     rounds = [in_turn(range(tasks), number) for number in range(1_000, 1_000 + tasks)]
     assert {len(one) for one in rounds} == {min(tasks, MOST_MARKS)}
     assert {task for one in rounds[: 1 + tasks // 4] for task in one} == set(range(tasks))
@@ -254,10 +254,10 @@ def test_marks_of_many_tasks_are_read_in_turn(tasks: int) -> None:
         (CommitMetadata(completed=((9, 10),), detached={8: Detached(1, HOLDER)}), 8, ((9, 10),), []),
     ],
 )
-def test_at_most_once_only_detached_tasks_are_read_again(
+def test_only_detached_tasks_are_read_again_under_at_most_once(
     left: CommitMetadata, first: int, over: tuple[tuple[int, int], ...], missing: list[tuple[int, int]]
 ) -> None:
-    """What else has started below the committed offset is lost, or was answered."""
+    """The other requests that started below the committed offset are lost or answered."""
     assert decode(encode(left, 8), 8) == left
     assert begin_with(8, left) == (first, over)
     assert lost(8, left) == missing

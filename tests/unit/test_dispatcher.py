@@ -13,8 +13,8 @@ from worker.process.dispatcher import Dispatcher
 
 
 @pytest.mark.parametrize(("alone", "in_slot"), [(False, 1), (True, 2)])
-def test_a_task_that_may_crash_runs_beside_long_tasks_only(alone: bool, in_slot: int) -> None:
-    """Other tasks start beside every task that was set aside."""
+def test_a_suspect_runs_beside_long_tasks_only(alone: bool, in_slot: int) -> None:
+    """Without a suspect, tasks start beside every task in ``beside``."""
     shared, executor = MagicMock(), MagicMock()
     shared.config.long_after = 60.0
     shared.assignment = [MagicMock(has_suspect=False), MagicMock(has_suspect=alone)]
@@ -24,7 +24,7 @@ def test_a_task_that_may_crash_runs_beside_long_tasks_only(alone: bool, in_slot:
     assert dispatcher.in_slot == in_slot
 
 
-def test_synchronous_commits_include_those_in_transactions() -> None:
+def test_with_synchronous_commits_no_task_is_taken_during_a_transaction() -> None:
     dispatcher, shared = dispatcher_of(commit_mode="sync")
     dispatcher._responder.busy = True  # type: ignore[misc]
     dispatcher.dispatch(0.0)
@@ -35,7 +35,7 @@ def test_synchronous_commits_include_those_in_transactions() -> None:
 
 
 def test_a_task_that_could_not_start_when_due_does_not_keep_the_loop_awake() -> None:
-    """It waits for something else than the clock, such as room in the commit metadata."""
+    """The task waits for another condition than the time, such as room in the commit metadata."""
     dispatcher, shared = dispatcher_of()
     shared.assignment.next_ready.return_value = 5.0
     dispatcher.dispatch(4.0)

@@ -41,7 +41,7 @@ def answer(offset: int, *, to: int, text: str = "", time: int = NOW) -> Record:
 
 
 class Topics:
-    """Both topics, and how many answers were read."""
+    """Both topics, and the number of answers that were read."""
 
     def __init__(self, dead_letters: list[Record], answers: list[Record]) -> None:
         self.settings = SimpleNamespace(dead_letter_topic=DEAD.topic, ack_topic=ACK.topic, message_format="protobuf")
@@ -71,7 +71,7 @@ class Topics:
 
 @pytest.fixture
 def show(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs the command over these topics."""
+    """Return a function that runs the command over its topics."""
 
     def run(topics: Topics, *arguments: str) -> Any:
         monkeypatch.setattr(dlq_show, "Access", lambda: topics)
@@ -94,8 +94,8 @@ def test_a_dead_letter_is_shown_with_its_request_and_the_traceback_of_its_answer
     assert result.stderr == "1 dead letter shown\n"
 
 
-def test_json_has_all_of_it(show: Any) -> None:
-    """The place of the dead letter is as good as its origin."""
+def test_the_json_of_a_dead_letter_has_its_request_traceback_and_headers(show: Any) -> None:
+    """The argument may be the place of the dead letter instead of its origin."""
     topics = Topics([dead_letter(0, value=encode_request(7, "p"))], [answer(0, to=0, text="T")])
     row = json.loads(show(topics, "requests.dlq/0/0", "--json").stdout)
 
@@ -103,7 +103,7 @@ def test_json_has_all_of_it(show: Any) -> None:
     assert row["headers"] == [["trace", "t"]]
 
 
-def test_the_newest_that_match_are_shown_oldest_first(show: Any) -> None:
+def test_the_newest_matching_dead_letters_are_shown_oldest_first(show: Any) -> None:
     topics = Topics([dead_letter(n, error=b"KeyError" if n != 1 else b"ValueError") for n in range(4)], [])
     result = show(topics, "--match", "error_type=KeyError", "--limit", "2", "--json")
 
@@ -111,7 +111,7 @@ def test_the_newest_that_match_are_shown_oldest_first(show: Any) -> None:
 
 
 def test_only_answers_around_the_time_of_the_dead_letter_are_read(show: Any) -> None:
-    """There may be millions of others."""
+    """There may be millions of other answers."""
     answers = [answer(n, to=99, time=NOW - 2 * ANSWER_WINDOW) for n in range(5)]
     answers += [answer(n, to=99, time=NOW) for n in range(5, 7)]
     answers += [answer(n, to=99, time=NOW + 2 * ANSWER_WINDOW) for n in range(7, 20)]
@@ -122,7 +122,7 @@ def test_only_answers_around_the_time_of_the_dead_letter_are_read(show: Any) -> 
     assert topics.read_answers == 2
 
 
-def test_no_such_dead_letter_is_exit_code_1(show: Any) -> None:
+def test_an_unknown_dead_letter_is_exit_code_1(show: Any) -> None:
     result = show(Topics([dead_letter(0)], []), "requests/3/6")
 
     assert (result.return_value, result.stdout) == (1, "")

@@ -1,4 +1,4 @@
-"""The reference pages name what the program shows, no more and no less.
+"""The reference pages describe exactly what the program has.
 
 ``python -m tests.unit.test_docs`` rewrites the generated parts of the documentation after a change of
 worker/vocabulary.py, config/worker.env, proto/task.proto or the help of a command.
@@ -53,7 +53,7 @@ def metrics() -> str:
 
 
 def _labels(name: str, label: str | None) -> list[str]:
-    # The one number that belongs to the replica and not to a slot.
+    # This metric belongs to the replica and not to a slot.
     slot = [] if name == "processes" else ["slot"]
     return [*slot, label] if label else slot
 
@@ -64,7 +64,7 @@ def events() -> str:
 
 
 def settings() -> str:
-    """A table for each section of config/worker.env, in its order."""
+    """Return a table for each section of config/worker.env, in the same order."""
     lines: list[str] = []
     for paragraph in (ROOT / "config/worker.env").read_text(encoding="utf-8").split("\n\n"):
         if title := TITLE.search(paragraph):
@@ -86,13 +86,13 @@ def _setting(paragraph: str) -> str:
 
 
 def commands() -> str:
-    """The help of each command and its subcommands."""
+    """Return the help of each command and its subcommands."""
     return "\n\n".join(f"## {path}\n\n```text\n{text.rstrip()}\n```" for path, text in _help("worker", cli))
 
 
 def _help(path: str, command: click.Command) -> Iterator[tuple[str, str]]:
     names = cli.context_settings["help_option_names"]
-    command._help_option = None  # click keeps that of the first context, which may have been another test's
+    command._help_option = None  # click keeps the one of the first context, maybe of another test
     context = click.Context(command, info_name=path, max_content_width=100, terminal_width=100, help_option_names=names)
     yield path, command.get_help(context)
     if isinstance(command, click.Group):
@@ -103,13 +103,13 @@ def _help(path: str, command: click.Command) -> Iterator[tuple[str, str]]:
 
 
 def proto() -> str:
-    """The messages, without the file's own comment."""
+    """Return the messages, without the file's own comment."""
     text = (ROOT / "proto/task.proto").read_text(encoding="utf-8")
     return f"```protobuf\n{text[text.index('syntax = ') :].rstrip()}\n```"
 
 
 def packages() -> str:
-    """The packages of the worker, from the outside in, and what each may import."""
+    """Return a table of the worker's packages, from the outside in, with the packages that each may import."""
     rows = []
     for name, allowed in LAYERS.items():
         imported = ", ".join(f"`{one}`" for one in LAYERS if one in allowed) or "none"
@@ -134,7 +134,7 @@ BLOCK = re.compile(r"(<!-- ([a-z]+): generated -->\n)(.*?)(<!-- end -->)", re.DO
 
 
 def rewritten(text: str) -> str:
-    """The page with its generated blocks as they should be."""
+    """Return the page with up-to-date generated blocks."""
     return BLOCK.sub(lambda found: f"{found[1]}\n{GENERATED[found[2]]()}\n\n{found[4]}", text)
 
 
@@ -144,7 +144,7 @@ def pages() -> list[Path]:
 
 @pytest.mark.parametrize("name", GENERATED)
 def test_a_generated_part_is_up_to_date(name: str) -> None:
-    """Each stands in one page, as the code would write it now."""
+    """Each part is in exactly one page, as the code generates it now."""
     found = [
         block for page in pages() for block in BLOCK.finditer(page.read_text(encoding="utf-8")) if block[2] == name
     ]
@@ -154,21 +154,21 @@ def test_a_generated_part_is_up_to_date(name: str) -> None:
 
 
 def prose(text: str) -> list[str]:
-    """The lines of a page that are to be wrapped: no generated part, code, table or lone link."""
+    """Return the lines of a page that must be wrapped, without generated parts, code and tables."""
     text = re.sub(r"^```.*?^```$", "", BLOCK.sub("", text), flags=re.DOTALL | re.MULTILINE)
     return [line for line in text.splitlines() if not line.startswith("|")]
 
 
 @pytest.mark.parametrize("page", WRAPPED, ids=str)
 def test_prose_is_wrapped(page: str) -> None:
-    """At a hundred columns."""
+    """A line has at most a hundred columns."""
     lines = prose((ROOT / page).read_text(encoding="utf-8"))
 
     assert [line for line in lines if len(line) > COLUMNS] == []
 
 
 def test_every_setting_that_a_page_names_exists() -> None:
-    """``WORKER_…`` and ``KAFKA_…``, in prose and in examples; client properties (``KAFKA_CONFIG_…``) are any."""
+    """This covers ``WORKER_…`` and ``KAFKA_…`` in prose and examples. ``KAFKA_CONFIG_…`` may be any property."""
     known = Settings.variables() | DEVELOPMENT
     named = {
         (str(page.relative_to(ROOT)), name)
@@ -188,7 +188,7 @@ def test_every_event_of_the_table_is_logged_somewhere() -> None:
 
 
 def test_every_exit_code_of_run_is_explained() -> None:
-    """Those of `worker run` and of its processes."""
+    """The exit codes are those of ``worker run`` and of its processes."""
     section = SIGNALS.read_text(encoding="utf-8").partition("## Exit codes")[2]
     explained = {int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)}
 
@@ -196,7 +196,7 @@ def test_every_exit_code_of_run_is_explained() -> None:
 
 
 def test_pages_that_the_code_names_exist() -> None:
-    """``docs/guarantees.md`` and ``docs/decisions/0060``, in comments, docstrings, settings and texts."""
+    """Comments, docstrings, settings and texts name ``docs/guarantees.md``, ``docs/decisions/0060`` and others."""
     places = [*(ROOT / "config").iterdir(), *(file for top in CODE for file in (ROOT / top).rglob("*.py"))]
     named = {
         (str(file.relative_to(ROOT)), name)
@@ -208,7 +208,7 @@ def test_pages_that_the_code_names_exist() -> None:
 
 
 def test_the_path_of_a_request_names_functions_that_exist() -> None:
-    """The table of docs/architecture.md; a row without a file is about the file of the rows before."""
+    """They are in the table of docs/architecture.md. A row without a file is about the file of the row before."""
     file, missing = "", []
     for row in re.findall(r"^\| \d+ \|(.*)$", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE):
         file = next(iter(re.findall(r"\(`(\w+/\w+\.py)`\)", row)), file)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def doctor(folder: Path, handler: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a folder with the module of the handler. There is no broker."""
+    """Run ``worker doctor`` in a folder with the module of the handler, without a broker."""
     environment = {
         **os.environ,
         "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",

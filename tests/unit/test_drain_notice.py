@@ -11,19 +11,19 @@ TASK: dict[str, Any] = {"topic": "requests", "partition": 1, "offset": 75, "atte
 KEYED = {**TASK, "offset": 80, "key": "img-0269", "sequence": 269}
 
 
-def test_it_names_the_task_and_how_to_cancel_it() -> None:
+def test_the_notice_names_the_task_and_how_to_cancel_it() -> None:
     line = DrainNotice().update([TASK], 1041.2, 0.0, cancelling=False)
     assert line == "waiting for requests/1/75 (41 s); press Ctrl-C again to cancel it"
 
 
-def test_it_names_several_by_key_where_there_is_one() -> None:
+def test_the_notice_names_several_tasks_with_the_keys_that_they_have() -> None:
     line = DrainNotice().update([TASK, KEYED], 1041.2, 0.0, cancelling=False)
     assert line == (
         "waiting for requests/1/75 (41 s), requests/1/80 (img-0269, 41 s); press Ctrl-C again to cancel them"
     )
 
 
-def test_it_repeats_only_what_changed_or_takes_long() -> None:
+def test_the_notice_is_repeated_only_after_a_change_or_a_long_time() -> None:
     notice = DrainNotice()
     assert notice.update([TASK, KEYED], 1000, 0.0, cancelling=False)
     assert notice.update([TASK, KEYED], 1000, 0.2, cancelling=False) is None
@@ -46,7 +46,7 @@ def test_a_large_replica_does_not_fill_the_terminal() -> None:
     assert "requests/1/4 (0 s) and 3 more; press" in line
 
 
-def test_a_request_is_identified_as_far_as_the_snapshot_goes() -> None:
+def test_the_identity_of_a_request_has_the_fields_of_the_snapshot() -> None:
     assert identity(None) == {}
     assert identity(TASK) == {"topic": "requests", "partition": 1, "offset": 75, "attempt": 2}
     assert identity(KEYED)["key"] == "img-0269"

@@ -1,4 +1,4 @@
-"""What handlers may do: the payload names it. Every start is written to the file in the key, if there is one."""
+"""Handlers that misbehave in various ways. The payload names the action."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ STARTED: list[str] = []
 
 
 def worker_process_init() -> None:
-    """Before the first task."""
+    """Record the set-up of this process, before its first task."""
     STARTED.append(f"init {os.getpid()}")
 
 
 def worker_process_shutdown() -> None:
-    """After the last."""
+    """Record the end of this process, after its last task."""
     if path := os.environ.get("TORN_DOWN"):
         Path(path).write_text(str(os.getpid()))
 
 
 def handle(request: Any, context: Any) -> Any:
-    """Do what the payload says: a name below, and an argument."""
+    """Run the action that the payload names, with the argument that follows the name."""
     name, _, argument = request.payload.partition(" ")
     return ACTIONS[name](context, argument)
 
 
 def ok(_context: Any, _argument: str) -> str:
-    """The process that ran it."""
+    """Return the id of the process that ran the task."""
     return str(os.getpid())
 
 
 def hooks(_context: Any, _argument: str) -> str:
-    """What the set-up hook has left."""
+    """Return what the set-up hook has recorded."""
     return ",".join(STARTED)
 
 
 def report(context: Any, argument: str) -> Any:
-    """Report progress and a checkpoint of this many bytes; die after it, if there is a second word."""
+    """Report progress and a checkpoint of this many bytes. If a second word follows, kill the process then."""
     size, _, then = argument.partition(" ")
     for step in range(50):
         context.progress(step / 49, f"step {step}")
@@ -75,12 +75,12 @@ def exit_(_context: Any, argument: str) -> NoReturn:
 
 
 def segfault(_context: Any, _argument: str) -> None:
-    """Read memory that is not there."""
+    """Read from an invalid address."""
     ctypes.string_at(0)
 
 
 def abort(_context: Any, _argument: str) -> NoReturn:
-    """As a failed assertion in C."""
+    """Abort, as a failed assertion in C does."""
     os.abort()
 
 
@@ -94,29 +94,29 @@ def overflow(_context: Any, _argument: str) -> None:
 
 
 def kill(_context: Any, _argument: str) -> None:
-    """As the kernel does when memory runs out."""
+    """Kill the process, as the kernel does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_parent(_context: Any, _argument: str) -> None:
-    """The template."""
+    """Kill the template process."""
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(10)
 
 
 def fork(_context: Any, _argument: str) -> str:
-    """Fork, and let the copy return into the worker."""
+    """Fork, and let the copy return from the handler as well."""
     return "parent" if os.fork() else "child"
 
 
 def close_all(_context: Any, argument: str) -> str:
-    """Close every descriptor, and take their numbers for others."""
+    """Close every descriptor from number ``argument`` on."""
     os.closerange(int(argument), 4096)
     return "closed"
 
 
 def reuse(_context: Any, _argument: str) -> str:
-    """As ``close_all``, with other files where ours were."""
+    """Close the descriptors, and open other files under their numbers."""
     os.closerange(3, 4096)
     for _ in range(230):
         os.open("/dev/null", os.O_RDWR)
@@ -153,20 +153,20 @@ def heed(context: Any, _argument: str) -> str:
 
 
 def watch(context: Any, _argument: str) -> str:
-    """Look until cancelled."""
+    """Poll ``context.cancelled`` until it is true."""
     while not context.cancelled:
         pass
     return f"saw: {context.cancelled.reason}"
 
 
 def raise_when_cancelled(context: Any, _argument: str) -> NoReturn:
-    """Stop with an exception."""
+    """Raise an exception when cancelled."""
     context.cancelled.wait(30)
     raise RuntimeError("interrupted")
 
 
 def brood(_context: Any, argument: str) -> str:
-    """Leave processes behind: in a separate session, in a shell's background, and forked twice."""
+    """Start processes that outlive the task: in a separate session, in a shell's background, and forked twice."""
     subprocess.Popen(["sleep", "1001"], start_new_session=True)
     subprocess.Popen(["sh", "-c", "sleep 1002 & sleep 1003"])
     if os.fork() == 0:
@@ -181,13 +181,13 @@ def brood(_context: Any, argument: str) -> str:
 
 
 def brood_and_nap(context: Any, argument: str) -> str:
-    """Leave processes behind and go on."""
+    """Start processes that outlive the task, then sleep."""
     brood(context, "")
     return nap(context, argument)
 
 
 def grow(_context: Any, argument: str) -> None:
-    """Use more and more memory, ``argument`` MB a second (0: as fast as it goes)."""
+    """Use more and more memory, ``argument`` MB a second (0: as fast as possible)."""
     rate = float(argument or 0)
     kept = []
     began = time.monotonic()
@@ -204,24 +204,24 @@ def grow_beside(_context: Any, _argument: str) -> None:
 
 
 def later(_context: Any, _argument: str) -> str:
-    """Let a thread crash when this task is done."""
+    """Start a thread that crashes after the end of this task."""
     threading.Timer(0.05, lambda: ctypes.string_at(0)).start()
     return "soon"
 
 
 def leak(_context: Any, argument: str) -> str:
-    """Keep memory."""
+    """Keep ``argument`` MiB of memory."""
     STARTED.append("x" * (int(argument) << 20))
     return str(os.getpid())
 
 
 def big(_context: Any, argument: str) -> bytes:
-    """A result of that many bytes."""
+    """Return a result of that many bytes."""
     return b"r" * int(argument)
 
 
 def send(context: Any, argument: str) -> str:
-    """Send follow-up requests, and fail where the argument says so."""
+    """Send two follow-up requests. Fail if the argument is ``fail``."""
     context.send("one", key="a", topic="others")
     context.send("two")
     if argument == "fail":
@@ -230,24 +230,24 @@ def send(context: Any, argument: str) -> str:
 
 
 def draw(_context: Any, _argument: str) -> str:
-    """A random number."""
+    """Return a random number."""
     return str(random.random())
 
 
 def peek(context: Any, _argument: str) -> str:
-    """What comes next, and what a context tells."""
+    """Return the data of the context, and the payloads of the upcoming requests."""
     upcoming = ",".join(request.payload for request in context.upcoming)
     headers = dict(context.headers)
     return f"{context.origin} {context.attempt} {context.key!r} {headers} {upcoming}"
 
 
 def score(_context: Any, _argument: str) -> str:
-    """How willingly the kernel kills this process."""
+    """Return how likely the kernel is to kill this process when memory runs out."""
     return Path("/proc/self/oom_score_adj").read_text().strip()
 
 
 def end_others(_context: Any, _argument: str) -> str:
-    """Start a program and a fork, and end both as one ends processes."""
+    """Start a program and a fork, and end both with SIGTERM. Return how they ended."""
     program = subprocess.Popen(["sleep", "1005"])
     program.terminate()
     forked = os.fork()
@@ -258,7 +258,7 @@ def end_others(_context: Any, _argument: str) -> str:
 
 
 def limit_files(_context: Any, _argument: str) -> str:
-    """Take away the room for descriptors."""
+    """Forbid further file descriptors."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
     return "limited"
 

@@ -19,7 +19,7 @@ def ok(_context: Any, _argument: str) -> str:
 
 
 def fork_in_a_thread(_context: Any, _argument: str) -> str:
-    """A helper thread forks a process and ends; the handler waits for the process."""
+    """Let a helper thread fork a process and end. Then wait for the process."""
     found = []
 
     def fork() -> None:
@@ -36,6 +36,6 @@ def fork_in_a_thread(_context: Any, _argument: str) -> str:
 
 
 def orphan(_context: Any, _argument: str) -> str:
-    """A shell leaves a process in its background, which ends soon."""
+    """Let a shell start a background process that ends soon."""
     subprocess.run(["sh", "-c", "sleep 0.05 &"], check=True)
     return str(os.getpid())

@@ -1,4 +1,4 @@
-"""A handler that writes down that it starts and ends, with its process, and takes the time that it is told."""
+"""A handler that records its start and its end with its process id. The payload is its duration in seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE = os.open(os.environ["JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def handle(request: Any, context: Any) -> str:
-    """Write, wait, write."""
+    """Record the start, keep the CPU busy, and record the end."""
     offset = context.origin.offset
     os.write(FILE, f"start {offset} {os.getpid()}\n".encode())
     end = time.perf_counter() + float(request.payload)

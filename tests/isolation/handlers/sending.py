@@ -6,7 +6,7 @@ from typing import Any
 
 
 def flood(request: Any, context: Any) -> str:
-    """Send more than a report may hold, unless told otherwise."""
+    """Send more than a report may hold, unless the request has a payload."""
     if not request.payload:
         for _ in range(5):
             context.send("x" * (8 << 20))

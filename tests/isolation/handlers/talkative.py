@@ -1,4 +1,4 @@
-"""A handler that prints, and may end its process after it."""
+"""A handler that prints text and may then abort its process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def handle(request: Any, _context: Any) -> str:
-    """``say TEXT``, ``abort TEXT``, ``lines COUNT`` or ``abort_after COUNT``."""
+    """Do ``say TEXT``, ``abort TEXT``, ``lines COUNT`` or ``abort_after COUNT``."""
     name, _, argument = request.payload.partition(" ")
     if name.endswith(("lines", "after")):
         for number in range(int(argument)):

@@ -1,4 +1,4 @@
-"""A handler whose import starts a thread and opens a socket: nothing that can be forked."""
+"""A handler whose import starts a thread and opens a socket, so that its process cannot be forked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT = socket.socketpair()
 
 
 def handle(request: object, _context: object) -> str:
-    """Crash, wait, or say who did it."""
+    """Crash, wait, or return the process id."""
     if "crash" in str(request):
         print("about to crash")  # noqa: T201 - the test reads it
         ctypes.string_at(0)

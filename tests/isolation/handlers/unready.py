@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def worker_process_init() -> NoReturn:
-    """No model there."""
+    """Crash, or fail because the model is missing."""
     if os.environ.get("UNREADY") == "crash":
         ctypes.string_at(0)
     raise FileNotFoundError("model.bin")

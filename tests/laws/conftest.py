@@ -1,4 +1,4 @@
-"""Hypothesis as these tests use it."""
+"""The Hypothesis profile of these tests."""
 
 from tests import hypothesis_profiles
 

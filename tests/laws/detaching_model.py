@@ -28,10 +28,13 @@ TOKEN = "5f3a9b2c"
 
 
 class DetachingModel(Model):
-    """It also stands for the holder and the watcher: the process, and those that come after its crash, are both."""
+    """The model of partitions with detached tasks.
+
+    It also plays the holder and the watcher. The process is both, and so is each process that follows after a crash.
+    """
 
     def __init__(self, ordering: str, numbers: tuple[int, ...]) -> None:
-        self.detaching = True  # whether a task may be detached just now
+        self.detaching = True  # whether a task may be detached now
         self.marks: dict[str, tuple[int, str]] = {}  # as committed, by holder
         self.done: set[tuple[Partition, int]] = set()  # requests that a holder has answered
         self.twice: list[tuple[Partition, int]] = []  # answered by a holder, and not for the first time
@@ -45,7 +48,7 @@ class DetachingModel(Model):
     # -- as the holder
 
     def detach(self, *args: object) -> bool:
-        """The running task goes on without its partition, which is being held."""
+        """Detach the running task from its partition, which is held. Return whether that was possible."""
         owned: OwnedPartition = args[0]  # type: ignore[assignment]
         task = self.running
         if not self.detaching or task is None or task.claim is not owned.lease or not owned.can_detach(task):
@@ -58,7 +61,7 @@ class DetachingModel(Model):
         return True
 
     def collect(self, *, after: float = 0.0) -> None:
-        """A task whose partition has not moved is an ordinary one again."""
+        """Handle the next outcome. A detached task whose partition has not moved is an ordinary task again."""
         outcome = self.inbox[0]
         claim = outcome.task.claim
         if not isinstance(claim, DetachedClaim):
@@ -76,7 +79,7 @@ class DetachingModel(Model):
             self._end(claim, outcome)
 
     def _end(self, claim: DetachedClaim, outcome: Outcome) -> None:
-        """Answer and mark in one transaction, or leave another attempt to the owner."""
+        """Commit the answer and the mark in one transaction, or leave another attempt to the owner."""
         place = (claim.partition, claim.offset)
         if outcome.verdict in (Verdict.OK, Verdict.REJECTED):
             if place in self.done:
@@ -91,7 +94,7 @@ class DetachingModel(Model):
     # -- as the watcher
 
     def watch(self, number: int, *, wrong: bool = False) -> None:
-        """One look after the detached tasks of a partition. ``wrong``: it misses holders that are there."""
+        """Check the detached tasks of a partition once. If ``wrong``, the check misses holders that are alive."""
         owned = self.assignment.partitions.get(Partition("t", number))
         if owned is None or owned.lease.leaving:
             return
@@ -117,14 +120,14 @@ class DetachingModel(Model):
             self._finished[owned].add(offset)
         owned.settle_detached(offset)
 
-    # -- what is different for detached tasks
+    # -- differences for detached tasks
 
     def _compare_with_what_is_known(self, owned: OwnedPartition, offset: int) -> None:
         if offset not in owned.detached:
             super()._compare_with_what_is_known(owned, offset)
 
     def _count_crash(self, task: Task) -> None:
-        """A detached task is charged with its attempt by the entry."""
+        """Leave out detached tasks. The entry of a detached task already counts its attempt."""
         if task.claim in [owned.lease for owned in self.assignment]:
             super()._count_crash(task)
 
@@ -135,7 +138,7 @@ class DetachingModel(Model):
             self.again.append(place)
 
     def run_dry(self, rule: DispatchRule) -> None:
-        """Let everything finish well, the holders included."""
+        """Let all tasks finish successfully, those of the holders included."""
         for _ in range(4):
             super().run_dry(rule)
             for number in self.numbers:

@@ -1,4 +1,4 @@
-"""What the model of partitions knows: what the broker and the two threads have, and what must not happen."""
+"""The state of the model of partitions: what the broker and the two threads have, and the violations of the laws."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from worker.core.owned_partition import OwnedPartition
     from worker.kafka.ports import Position
 
-HOLD_SECONDS = 10.0  # no limit of a held partition passes before that, unless it is in a hurry
+HOLD_SECONDS = 10.0  # no limit of a held partition passes before this time, except in a hurry
 Place = tuple[Partition, int]
 
 
 class SentCommit(NamedTuple):
-    """A commit under way, and what its sender knew to be answered when it sent it."""
+    """A commit in flight, and the offsets that its sender knew to be settled when it sent the commit."""
 
     positions: Mapping[Partition, Position]
     settled: Mapping[Partition, frozenset[int]]
 
 
 class HeldPartition(NamedTuple):
-    """A revoked partition that was not released yet."""
+    """A revoked partition that has not been released yet."""
 
     owned: OwnedPartition
     since: float
 
 
 class ModelState:
-    """The records, the group and one process of it. It judges each step by what it has written down before."""
+    """The records, the group and one process of the group. Each step is checked against what was recorded before."""
 
     protocol = "consumer"
 
@@ -51,18 +51,18 @@ class ModelState:
         self.answered: defaultdict[Partition, set[int]] = defaultdict(set)
         # What must not happen, or has to be counted.
         self.overtaken: list[tuple[int, int]] = []
-        self.again: list[Place] = []  # started although it was known to be answered
-        self.early: list[Place] = []  # recorded as answered, and was not
-        self.uncounted: list[Place] = []  # a crash that its task was not charged with
-        self.blamed: list[Place] = []  # charged with a crash while it waited for its next attempt
-        self.unrecorded: list[Place] = []  # waited for its next attempt, and a commit did not say so
+        self.again: list[Place] = []  # started although they were known to be answered
+        self.early: list[Place] = []  # recorded as answered although they were not
+        self.uncounted: list[Place] = []  # crashes that their tasks were not charged with
+        self.blamed: list[Place] = []  # charged with a crash while they waited for their next attempt
+        self.unrecorded: list[Place] = []  # waited for their next attempt although a commit did not say so
         self.released_early: list[Partition] = []
         self.longest = 0
-        self.crashes: Counter[Place] = Counter()  # of processes, by the one task that ran
+        self.crashes: Counter[Place] = Counter()  # of processes, by the task that ran
         self.begin()
 
     def begin(self) -> None:
-        """A new process, which owns nothing yet."""
+        """Begin a new process, which owns no partition yet."""
         config = dataclasses.replace(CONFIG, ordering=self.ordering, revoke_hold={self.protocol: HOLD_SECONDS})
         self.shared = Shared.of(config, lambda: self.now, "a0000001")
         self.assignment = self.shared.assignment
@@ -71,17 +71,17 @@ class ModelState:
         self.inbox: deque[Outcome] = deque()  # the poll thread's mailbox
         self.produced: list[Task] = []  # answers that are being delivered
         self.sent: SentCommit | None = None
-        self.coordinator = (True, True)  # it answers, and had applied a commit whose answer got lost
+        self.coordinator = (True, True)  # whether it replies, and whether it has applied a commit whose reply was lost
         self.admitted: defaultdict[OwnedPartition, set[int]] = defaultdict(set)
         self.settled: defaultdict[OwnedPartition, set[int]] = defaultdict(set)
         self.waiting: defaultdict[OwnedPartition, set[int]] = defaultdict(set)  # failed, and not started since
-        # Of these, a commit records the start.
+        # The tasks in ``waiting`` whose next start a commit records.
         self.restarting: defaultdict[OwnedPartition, set[int]] = defaultdict(set)
         self.held: dict[Partition, HeldPartition] = {}
-        self._excused: set[OwnedPartition] = set()  # these may go without a last commit
+        self._excused: set[OwnedPartition] = set()  # they may be released without a last commit
         self._finished: defaultdict[OwnedPartition, set[int]] = defaultdict(set)  # for good
         self._former: dict[OwnedPartition, CommitMetadata] = {}
-        self._end_before: dict[OwnedPartition, int] = {}  # of the log, when the lease began
+        self._end_before: dict[OwnedPartition, int] = {}  # end of the log when the lease began
         self._position: dict[Partition, int] = {}
 
     def write(self, number: int, gap: int, key: bytes | None) -> None:
@@ -91,11 +91,11 @@ class ModelState:
         self.ends[partition] = offset + 1
 
     def mark(self, number: int) -> None:
-        """The marker of a transaction."""
+        """Write the marker of a transaction."""
         self.ends[Partition("t", number)] += 1
 
     def recorded(self, partition: Partition) -> CommitMetadata:
-        """What the group has recorded of a partition."""
+        """Return the metadata that the group has recorded for a partition."""
         position = self.group.get(partition)
         return decode(position.metadata, position.offset) if position else EMPTY
 
@@ -109,7 +109,7 @@ class ModelState:
 
     def _compare_with_what_is_known(self, owned: OwnedPartition, offset: int) -> None:
         place = (owned.partition, offset)
-        if not owned.offsets.is_incomplete(offset):  # a former owner has answered it
+        if not owned.offsets.is_incomplete(offset):  # a previous owner has answered it
             self.settled[owned].add(offset)
             self._finished[owned].add(offset)
             if offset not in self.answered[owned.partition]:
@@ -124,9 +124,10 @@ class ModelState:
                 self.blamed.append(place)
 
     def _count_crash(self, task: Task) -> None:
-        """Only what is sure to be charged: the lowest unanswered one that does not wait, if its start was recorded.
+        """Count a crash if it is certain to be charged.
 
-        Of two crashes in a row one is charged, if the second task started before the first was there again.
+        That is a crash of the lowest unanswered task that does not wait for another attempt, if its start was recorded.
+        Of two crashes in a row only one is charged, if the second task started before the first was fetched again.
         """
         partition, offset = task.record.partition, task.record.offset
         owned = self.assignment.owner_of(task)
@@ -142,7 +143,7 @@ class ModelState:
             self.crashes[partition, offset] += 1
 
     def _check_commit(self, owned: OwnedPartition, offset: int, recorded: CommitMetadata) -> None:
-        """It must say nothing that is not so, and all that waits for another attempt."""
+        """Check that a commit records only true answers, and every task that waits for another attempt."""
         partition, done = owned.partition, _offsets(recorded)
         said = {one.offset for one in self.logs[partition] if one.offset < offset or one.offset in done}
         self.early += [(partition, wrong) for wrong in said - self.answered[partition]]
@@ -151,11 +152,11 @@ class ModelState:
         self.unrecorded += [(partition, one) for one in missing]
 
     def _check_release(self, owned: OwnedPartition) -> None:
-        """The next owner may begin: it has to find all that was settled, and nothing that seems to run."""
+        """Check that the next owner finds all requests that were settled, and no task that seems to run."""
         recorded, position = self.recorded(owned.partition), self.group.get(owned.partition)
         below, done = position.offset if position else 0, _offsets(recorded)
         known = all(one < below or one in done for one in self.settled[owned])
-        quiet = recorded.started_below is None or owned.starts._to_blame  # what a former owner has left
+        quiet = recorded.started_below is None or owned.starts._to_blame  # a limit that a previous owner has left
         if not known or not quiet or self.at_the_executor(owned) or self._delivering(owned):
             self.released_early.append(owned.partition)
 
@@ -171,13 +172,13 @@ class ModelState:
             self.again.append((record.partition, record.offset))
 
     def _keep_their_order(self, partition: Partition, lower: int, record: Record) -> bool:
-        """Whether one of them may not overtake the other."""
+        """Return whether the record must not overtake the request at the lower offset."""
         if self.ordering == "partition":
             return True
         key = next(one.key for one in self.logs[partition] if one.offset == lower)
         return self.ordering == "key" and key is not None and key == record.key
 
-    # -- what is where
+    # -- where the tasks are
 
     def count_in_flight(self) -> int:
         return len(self.submitted) + len(self.inbox) + (self.running is not None)

@@ -1,4 +1,4 @@
-"""The two threads and the broker around an assignment, one step at a time, with everything written down."""
+"""A model of the two threads and the broker around an assignment. It makes one step at a time and records each step."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ FENCED = KafkaFailure("UNKNOWN_MEMBER_ID", "scripted")
 
 
 class Model(ModelState):
-    """Does what the loop, the executor, the producer and the broker do, and writes down what must not happen.
+    """A model of the loop, the executor, the producer and the broker. It records violations of the laws.
 
-    It also stands for the consumer, the responder and the dispatcher that the committer and the rebalance call.
+    It also plays the consumer, the responder and the dispatcher that the committer and the rebalance call.
     """
 
     fenced = False  # as the responder
 
     def quiesce(self) -> bool:
-        """As the responder, which commits nothing."""
+        """Act as the responder, which commits nothing."""
         return True
 
     def begin(self) -> None:
-        """A new process, which owns nothing yet."""
+        """Begin a new process, which owns no partition yet."""
         super().begin()
         me = self._as_anything()
         self.committer = Committer(self.shared, me)
@@ -52,12 +52,12 @@ class Model(ModelState):
         return self
 
     def expedite(self) -> None:
-        """As the snapshots."""
+        """Act as the snapshots."""
 
     # -- the broker
 
     def assign(self, number: int) -> None:
-        """A new lease, unless there is one. A commit of an older lease has arrived before, or never will."""
+        """Begin a lease, unless there is one. A commit of an earlier lease has arrived before, or never will."""
         partition = Partition("t", number)
         if partition in self.assignment.partitions:
             return
@@ -73,7 +73,7 @@ class Model(ModelState):
         self._position[partition] = position.offset if position else 0
 
     def deliver(self, number: int, count: int) -> None:
-        """Records that were not fetched yet, or else the end of the partition."""
+        """Deliver records that were not fetched yet, or the end of the partition if there are none."""
         partition = Partition("t", number)
         at = self._position.get(partition)
         if at is None:
@@ -90,7 +90,7 @@ class Model(ModelState):
             self.assignment.admit([PartitionEnd(partition, self.ends[partition])])
 
     def revoke(self, number: int) -> None:
-        """The partition is to be given back. It is held for what runs."""
+        """Revoke the partition. It is held for its running task."""
         partition = Partition("t", number)
         owned = self.assignment.partitions.get(partition)
         if owned is not None and not owned.lease.leaving:
@@ -114,7 +114,7 @@ class Model(ModelState):
         self._position = {one: at for one, at in self._position.items() if one in self.assignment.partitions}
 
     def crash(self) -> None:
-        """The process dies of what runs; a commit under way has arrived before or never will."""
+        """Let the running task crash the process. A commit in flight has arrived before, or never will."""
         if self.running is not None:
             self._count_crash(self.running)
         self.begin()
@@ -132,7 +132,7 @@ class Model(ModelState):
         self.sent = SentCommit(positions, settled)
 
     def arrive(self, *, applied: bool, failure: KafkaFailure | None = None) -> None:
-        """The commit under way reaches the broker or not, and its sender hears of that or of a failure."""
+        """Let the commit in flight reach the broker or not. Its sender sees a success or a failure."""
         sent, self.sent = self.sent, None
         assert sent is not None
         if applied:
@@ -142,7 +142,7 @@ class Model(ModelState):
         self.committer.committed(sent.positions, failure)
 
     def coordinator_answers(self) -> bool:
-        """If it does, whatever was sent to it before has been applied or never will be."""
+        """Return whether the coordinator replies. If so, an earlier commit has been applied, or never will be."""
         answers, applied = self.coordinator
         if answers and self.sent is not None:
             sent, self.sent = self.sent, None
@@ -159,14 +159,14 @@ class Model(ModelState):
     # -- as the responder and the dispatcher
 
     def detach(self, *_: object) -> bool:
-        """As the holder: nothing is detached."""
+        """Act as the holder, and detach nothing."""
         return False
 
     def revoked(self, _now: float) -> None:
-        """As the holder."""
+        """Act as the holder."""
 
     def assigned(self, *_: float) -> None:
-        """A transactional responder begins to find out here what became of its transaction."""
+        """Act as the responder. A transactional one begins to find out the outcome of its transaction here."""
 
     def withdraw(self, claims: Collection[Claim]) -> None:
         for task in [task for task in self.submitted if task.claim in claims]:
@@ -176,7 +176,7 @@ class Model(ModelState):
                 owned.requeue(task)
 
     def cancel(self, reason: str, now: float, claims: Collection[Claim]) -> None:
-        """Whether a task obeys is another step."""
+        """Act as the dispatcher. Whether a task stops is another step."""
 
     # -- the poll thread
 
@@ -254,7 +254,7 @@ class Model(ModelState):
     # -- the end
 
     def run_dry(self, rule: DispatchRule) -> None:
-        """Let everything finish well."""
+        """Let all tasks finish successfully."""
         idle = 0
         while idle < 5:
             self.now += LONG

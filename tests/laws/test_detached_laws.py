@@ -1,4 +1,4 @@
-"""The laws of partitions hold as well if running tasks are detached. See ``test_partition_laws``."""
+"""The laws of partitions also hold if running tasks are detached. See ``test_partition_laws``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class DetachedLaws(PartitionLaws):
-    """Tasks outlive their partitions; the next owner settles them by their marks or takes them over."""
+    """Tasks outlive the leases of their partitions. The next owner settles them by their marks, or takes them over."""
 
     make_model = DetachingModel
     model: DetachingModel
 
     @rule(number=numbers, dispatch=dispatch_rules, comes_back=st.booleans())
     def move(self, number: int, dispatch: DispatchRule, comes_back: bool) -> None:
-        """A partition moves while a task runs, perhaps a detached one of this process, and perhaps comes back."""
+        """A partition moves while a task runs, which may be a detached task of this process. It may come back."""
         self.model.write(number, 1, b"a")
         self.model.deliver(number, 2)
         self.commit(dispatch)
@@ -45,7 +45,7 @@ class DetachedLaws(PartitionLaws):
 
     @rule(detaching=st.booleans())
     def allow(self, detaching: bool) -> None:
-        """Whether the group can do with detached tasks just now."""
+        """Choose whether tasks may be detached from now on."""
         self.model.detaching = detaching
 
     @rule(number=numbers, wrong=st.sampled_from([False, False, True]))
@@ -55,7 +55,7 @@ class DetachedLaws(PartitionLaws):
     @precondition(lambda self: self.model.running is not None)
     @rule(number=numbers, verdict=endings)
     def end_elsewhere(self, number: int, verdict: Verdict) -> None:
-        """The task ends, and the owner of a partition looks after its detached tasks."""
+        """The task ends, and the owner of a partition checks its detached tasks."""
         self.model.finish(verdict)
         while self.model.inbox:
             self.model.collect(after=1)
@@ -67,13 +67,13 @@ class DetachedLaws(PartitionLaws):
 
 
 class DetachedKeyLaws(DetachedLaws):
-    """Tasks of one key wait for a detached one."""
+    """Tasks of a key wait for a detached task of the same key."""
 
     ordering = "key"
 
 
 class DetachedUnorderedLaws(DetachedLaws):
-    """Nothing waits for a detached task."""
+    """No task waits for a detached task."""
 
     ordering = "unordered"
 

@@ -1,4 +1,4 @@
-"""A starved partition is helped: the others are paused soon, for a moment, and not again and again."""
+"""When a partition starves, the others are paused soon, for a short time, and not too often."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TURN = 0.05
 
 
 class Process:
-    """Its turns, and a partition whose records come some time after the others were paused."""
+    """The turns of a process, and a partition that may get a record while the others are paused."""
 
     def __init__(self) -> None:
         self.fairness, self.now, self.paused_seconds = FetchFairness(), 1_000.0, 0.0
         self.owned = OwnedPartition(Partition("requests", 0))
 
     def turn(self, *, starved: bool, comes: bool) -> bool:
-        """Whether the others are paused in this turn."""
+        """Make one turn. Return whether the other partitions are paused in it."""
         if self.fairness.is_due(self.now):
             self.fairness.check([self.owned] if starved else [], self.now)
         paused = self.fairness.pauses_others(self.now)
@@ -33,19 +33,19 @@ class Process:
         return paused
 
 
-def test_nobody_is_paused_for_nobody() -> None:
+def test_no_partition_is_paused_while_none_starves() -> None:
     process = Process()
     assert not any(process.turn(starved=False, comes=True) for _ in range(1_000))
 
 
-def test_a_starved_partition_is_helped_soon_and_the_others_go_on_when_it_has_something() -> None:
+def test_the_others_are_paused_soon_and_until_the_starved_partition_has_a_record() -> None:
     process = Process()
     waited = next(turn for turn in range(1_000) if process.turn(starved=True, comes=True)) * TURN
     assert STARVED_SECONDS[0] <= waited <= STARVED_SECONDS[0] + 2 * CHECK_SECONDS
     assert not process.turn(starved=False, comes=True)
 
 
-def test_nobody_waits_long_for_what_does_not_come() -> None:
+def test_a_pause_ends_although_no_record_comes() -> None:
     process = Process()
     while not process.turn(starved=True, comes=False):
         pass
@@ -54,8 +54,8 @@ def test_nobody_waits_long_for_what_does_not_come() -> None:
 
 
 @given(pattern=st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(1, 200)), max_size=60))
-def test_whatever_happens_the_others_have_most_of_the_time(pattern: list[tuple[bool, bool, int]]) -> None:
-    """Apart from the first few times, they are paused for a ninth of it at most."""
+def test_the_others_are_paused_for_a_small_part_of_the_time(pattern: list[tuple[bool, bool, int]]) -> None:
+    """After the first few pauses, that is at most a ninth of the time."""
     process, begin = Process(), 1_000.0
     for starved, comes, turns in pattern:
         for _ in range(turns):
@@ -64,7 +64,7 @@ def test_whatever_happens_the_others_have_most_of_the_time(pattern: list[tuple[b
     assert process.paused_seconds <= 4 * PAUSE_SECONDS + lasting / 9
 
 
-def test_a_partition_that_always_starves_is_helped_every_now_and_then() -> None:
+def test_the_others_are_paused_regularly_for_a_partition_that_always_starves() -> None:
     process = Process()
     begins = []
     before = False

@@ -1,4 +1,4 @@
-"""Laws of the buffer: how much is fetched, and when fetching pauses and goes on."""
+"""Laws of the buffer: how much is fetched, and when fetching pauses and resumes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ TestFlowLaws = FlowLaws.TestCase
 
 
 class Slot:
-    """One place for tasks of one length and an endless topic, turn by turn, with the client's slow resume."""
+    """A slot that runs tasks of one length from an endless topic, turn by turn. The client resumes slowly."""
 
     def __init__(self, task_seconds: float) -> None:
         self.task_seconds = task_seconds
@@ -91,10 +91,10 @@ class Slot:
         self.pauses = 0
         self.dry: list[float] = []  # when the slot had nothing to do
         self._paused = False
-        self._flows_at = 0.0  # records come again
+        self._flows_at = 0.0  # when records come again
 
     def turn(self) -> None:
-        """Finish what is done, start what waits, and fetch."""
+        """Finish the tasks that have ended, start the next one, and fetch."""
         while self.busy_until is not None and self.busy_until <= self.now:
             self.duration.observe(1, self.task_seconds)
             self._start(self.busy_until)
@@ -124,7 +124,7 @@ class Slot:
             self.waiting += plan.limit
 
     def run(self, tasks: int, turn_seconds: float) -> None:
-        """That many tasks' time, with a turn every ``turn_seconds``."""
+        """Run for the time of that many tasks, with a turn every ``turn_seconds``."""
         end = self.now + tasks * self.task_seconds + 2
         while self.now < end:
             self.turn()
@@ -133,15 +133,15 @@ class Slot:
 
 @given(task_seconds=st.floats(min_value=0.005, max_value=0.9))
 def test_short_tasks_are_never_paused(task_seconds: float) -> None:
-    """Tasks of less than a second make room before the client must be paused."""
+    """Tasks of less than a second make room in the buffer before the client has to be paused."""
     slot = Slot(task_seconds)
     slot.run(tasks=30, turn_seconds=min(0.05, task_seconds))
     assert slot.pauses == 0
 
 
 @given(task_seconds=st.floats(min_value=1.1, max_value=LONG_SECONDS - 1))
-def test_long_tasks_never_wait_for_a_refill(task_seconds: float) -> None:
-    """Fetching goes on before the buffer is empty, early enough for the second that a resume takes."""
+def test_tasks_of_more_than_a_second_never_wait_for_a_refill(task_seconds: float) -> None:
+    """Fetching resumes before the buffer is empty, early enough for the second that a resume takes."""
     slot = Slot(task_seconds)
     slot.run(tasks=8, turn_seconds=min(0.05, task_seconds / 20) if task_seconds < 10 else 0.5)
     assert [at for at in slot.dry if at > 100.0 + RESUME_SECONDS] == []
@@ -149,7 +149,7 @@ def test_long_tasks_never_wait_for_a_refill(task_seconds: float) -> None:
 
 @given(history=st.lists(st.tuples(st.integers(min_value=0, max_value=600), seconds), max_size=20), running=seconds)
 def test_chunk_and_buffer_stay_within_their_bounds(history: list[tuple[int, float]], running: float) -> None:
-    """Whatever was seen: at least one task at a time, and as many as the estimate says fit into chunk and buffer."""
+    """After any history, a chunk has at least one task. The estimate limits the tasks in a chunk and in the buffer."""
     duration = TaskDuration()
     for count, total in history:
         duration.observe(count, total)
@@ -170,7 +170,7 @@ def test_tasks_that_take_no_time_do_not_fill_the_memory() -> None:
 
 @given(waiting=counts, size=st.integers(0, 2 * BUFFER_BYTES), buffer=counts, partitions=st.integers(1, 500))
 def test_the_shares_of_all_partitions_make_up_the_buffer(waiting: int, size: int, buffer: int, partitions: int) -> None:
-    """If there are more partitions than places, each holds one record; beside very long tasks none."""
+    """With more partitions than places in the buffer, each one holds one record, or none if tasks are very long."""
     if has_its_share(waiting, size, buffer=buffer, partitions=partitions):
         assert waiting >= buffer // partitions or size >= BUFFER_BYTES // partitions
     else:
@@ -180,7 +180,7 @@ def test_the_shares_of_all_partitions_make_up_the_buffer(waiting: int, size: int
 
 
 @given(first=seconds, then=seconds)
-def test_the_estimate_follows_what_is_seen(first: float, then: float) -> None:
+def test_the_estimate_follows_the_observed_durations(first: float, then: float) -> None:
     """After twenty tasks of another length, little of the old estimate is left."""
     duration = TaskDuration()
     duration.observe(100, 100 * first)

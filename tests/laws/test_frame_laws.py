@@ -1,4 +1,4 @@
-"""What goes to a child and back arrives as it was sent, in whatever pieces; nothing a broken child writes harms."""
+"""Frames to and from a child process arrive as they were sent, in any pieces. Broken frames of a child are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ failures = st.builds(Failure, texts, texts, texts)
 
 
 def an_end(number: int, sequence: int, attempt: int, started_ns: int, run_seconds: float, **rest: Any) -> Ended:
-    """Return the end of a task that a child reports: without the task, and with the time that follows from others."""
+    """Return the end of a task as a child process reports it: without the task, and with a derived end time."""
     finished_ns = started_ns + int(run_seconds * 1e9) if started_ns else 0
     nothing: Any = None
     times: dict[str, Any] = {"started_ns": started_ns, "finished_ns": finished_ns, "run_seconds": run_seconds}
@@ -82,7 +82,7 @@ def packed(report: Ended | Notice) -> bytes:
 
 @st.composite
 def tasks(draw: st.DrawFn) -> Task:
-    """A task with whatever a child must know about it, and a group or none."""
+    """Draw a task with everything that a child process must know, and with an ordering group or none."""
     record = draw(records)
     task = Task(record, LEASE, draw(st.integers(1, 2**32 - 1)))
     task.resume = draw(values)
@@ -94,7 +94,7 @@ def tasks(draw: st.DrawFn) -> Task:
 
 @given(sent=st.lists(tasks(), max_size=5), first=u64, settled=u64)
 def test_tasks_arrive_as_they_were_sent(sent: list[Task], first: int, settled: int) -> None:
-    """Without the start that is about to happen, which the child counts itself."""
+    """The attempt that arrives does not include the next start, because the child process counts it."""
     data = b"".join(pack_chunk(sent, {name: at for at, name in enumerate(TOPICS)}, first, settled))
     size, count, number, done = CHUNK.unpack_from(data)
     assert (size, count, number, done) == (len(data) - CHUNK.size, len(sent), first, settled)
@@ -107,7 +107,7 @@ def test_tasks_arrive_as_they_were_sent(sent: list[Task], first: int, settled: i
 
 
 @given(reports=st.lists(good | bad | notices, max_size=6), cut=st.integers(0, 5_000))
-def test_reports_arrive_in_whatever_pieces(reports: list[Ended | Notice], cut: int) -> None:
+def test_reports_are_read_from_bytes_in_any_pieces(reports: list[Ended | Notice], cut: int) -> None:
     data = b"".join(map(packed, reports))
     first, taken = unpack_reports(data[:cut])
     second, rest = unpack_reports(data[taken:])
@@ -116,8 +116,8 @@ def test_reports_arrive_in_whatever_pieces(reports: list[Ended | Notice], cut: i
 
 
 @given(data=st.binary(max_size=400))
-def test_bytes_that_are_no_reports_are_refused_or_wait_for_more(data: bytes) -> None:
-    """Never another exception, and never more than there is."""
+def test_bytes_that_are_not_reports_are_refused_or_incomplete(data: bytes) -> None:
+    """No other exception is raised, and no more bytes are taken than there are."""
     with contextlib.suppress(FrameError):
         _, taken = unpack_reports(data)
         assert taken <= len(data)
@@ -134,7 +134,7 @@ def test_a_broken_byte_is_refused_or_changes_a_value(report: Ended, at: int, byt
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0, 1e300])
-def test_a_run_time_that_no_attempt_has(seconds: float) -> None:
+def test_an_impossible_run_time_is_refused(seconds: float) -> None:
     data = pack_ended(
         1, 1, Outcome(Task(Record(Partition("t", 0), 0, None, None), LEASE), OK, started_ns=1, run_seconds=seconds)
     )
@@ -143,7 +143,7 @@ def test_a_run_time_that_no_attempt_has(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("head", [(GREATEST_REPORT + 1, READY, 0), (0, 4, 0), (0, 255, 0), (3, 0, 1)])
-def test_a_head_that_no_child_of_ours_writes(head: tuple[int, int, int]) -> None:
-    """Too large, of no kind, or shorter than an end can be."""
+def test_a_report_with_an_impossible_head_is_refused(head: tuple[int, int, int]) -> None:
+    """The report is too large, of an unknown kind, or too short for an end."""
     with pytest.raises(FrameError):
         unpack_reports(REPORT.pack(*head) + bytes(50))

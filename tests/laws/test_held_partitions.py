@@ -1,4 +1,4 @@
-"""Steps of the model of partitions, one case at a time: held partitions, and a record that comes twice."""
+"""Single cases of the model of partitions: held partitions, and a record that is delivered twice."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from worker.core.model import Partition, Record, Verdict
 from worker.core.offsets import OffsetError
 
 
-def test_a_record_that_comes_twice_is_skipped() -> None:
-    """It would be answered twice: a log may have an offset twice, and a client may go back within a lease."""
+def test_a_record_that_is_delivered_twice_is_skipped() -> None:
+    """Otherwise it would be answered twice. A log may have an offset twice, and a client may go back within a lease."""
     model = Model("partition", (0,))
     model.assign(0)
     model.write(0, 1, None)
@@ -24,8 +24,8 @@ def test_a_record_that_comes_twice_is_skipped() -> None:
     assert model.assignment.queued == queued
 
 
-def test_a_record_from_before_the_last_one_is_refused() -> None:
-    """It may never have been admitted: the process ends, and reads again from the committed offset."""
+def test_a_record_below_the_last_admitted_offset_is_refused() -> None:
+    """The record may not have been admitted before. The process ends, and the next reads from the committed offset."""
     assignment = Assignment()
     assignment.assign({Partition("t", 0): 0})
     assignment.admit([Record(Partition("t", 0), 5, None, b"x")])
@@ -53,8 +53,8 @@ def finish_and_answer(model: Model) -> None:
     model.confirm(0)
 
 
-def test_a_held_partition_goes_as_soon_as_its_last_commit_is_confirmed() -> None:
-    """Not before, and without waiting for the limit."""
+def test_a_held_partition_is_released_when_its_last_commit_is_confirmed() -> None:
+    """It is not released earlier, and does not wait for the limit."""
     model = a_model_with_a_running_task()
     model.revoke(0)
     model.serve_held()
@@ -69,7 +69,7 @@ def test_a_held_partition_goes_as_soon_as_its_last_commit_is_confirmed() -> None
     assert model.group[Partition("t", 0)] == (1, "")
 
 
-def test_a_held_partition_goes_some_time_whatever_runs() -> None:
+def test_a_held_partition_is_released_at_the_limit_although_its_task_runs() -> None:
     model = a_model_with_a_running_task()
     model.revoke(0)
     since = model.now
@@ -79,8 +79,8 @@ def test_a_held_partition_goes_some_time_whatever_runs() -> None:
     assert HOLD_SECONDS < model.now - since <= HOLD_SECONDS + 7
 
 
-def test_a_new_lease_is_held_although_an_earlier_one_ended_because_the_group_removed_the_process() -> None:
-    """What the group said of an earlier membership is no reason to give a later one up."""
+def test_a_new_lease_is_held_although_the_group_removed_the_process_before() -> None:
+    """An error about an earlier membership is no reason to give up a later lease."""
     model = Model("partition", (0,))
     model.assign(0)
     model.write(0, 1, None)

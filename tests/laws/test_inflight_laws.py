@@ -1,4 +1,4 @@
-"""What a child has in flight: every task leaves once and in order, and only what had started is blamed."""
+"""The tasks in flight at a child process. Each leaves once and in order, and only started tasks are blamed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class OneChild(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.flight: InFlight[int] = InFlight()
-        self.input: list[tuple[int, int]] = []  # what the child has and has not looked at: number and task
-        self.waiting: list[int] = []  # taken back: sent again before anything new
+        self.input: list[tuple[int, int]] = []  # tasks that the child has not looked at yet: number and task
+        self.waiting: list[int] = []  # withdrawn; sent again before new tasks
         self.started = 0  # what the child announced last
         self.open: int | None = None  # the task that has started and not ended
         self.skip = range(0)
@@ -91,7 +91,7 @@ TestOneChild = OneChild.TestCase
 
 
 def test_an_end_out_of_order_is_refused() -> None:
-    """Also one of a task that was never sent."""
+    """So is the end of a task that was never sent."""
     flight: InFlight[str] = InFlight()
     for number in (0, 1, 99):
         with pytest.raises(OutOfOrderError):
@@ -102,8 +102,8 @@ def test_an_end_out_of_order_is_refused() -> None:
     assert [task for _, task in flight] == ["a", "b"]
 
 
-def test_all_that_started_is_blamed_where_reports_were_lost() -> None:
-    """A handler that closed our descriptors may have run several tasks whose ends nobody heard of."""
+def test_all_started_tasks_are_blamed_if_reports_were_lost() -> None:
+    """If a handler closes the descriptors of its child process, the child may run several tasks without a report."""
     flight: InFlight[str] = InFlight()
     flight.send(["a", "b", "c"])
     assert flight.settle_death(2) == (["a", "b"], ["c"])

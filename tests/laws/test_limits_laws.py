@@ -1,4 +1,4 @@
-"""The limits of a task: asked first, killed a grace later, never early; and what its end is called."""
+"""The limits of a task: it is cancelled, and killed after the grace period, never early. Its end has a name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ maybe = spans | st.just(math.inf)
 
 
 @given(started=moments, timeout=maybe, deadline=moments | st.just(math.inf), grace=spans)
-def test_a_task_is_asked_at_its_limit_and_killed_a_grace_later(
+def test_a_task_is_cancelled_at_its_limit_and_killed_after_the_grace_period(
     started: float, timeout: float, deadline: float, grace: float
 ) -> None:
-    """Followed from one due moment to the next."""
+    """The test goes from one due time to the next."""
     limits = Limits(timeout, deadline, grace)
     first = min(started + timeout, deadline)
     step = judge(started, limits, started_at=started)
@@ -39,14 +39,16 @@ def test_a_task_is_asked_at_its_limit_and_killed_a_grace_later(
 
 
 @given(now=moments, started=moments, resident=st.integers(0, 2**40), memory=st.integers(1, 2**40))
-def test_too_much_memory_kills_at_once(now: float, started: float, resident: int, memory: int) -> None:
-    """And only too much."""
+def test_a_task_that_uses_too_much_memory_is_killed_immediately(
+    now: float, started: float, resident: int, memory: int
+) -> None:
+    """A task that uses no more than its limit is not killed."""
     step = judge(now, Limits(memory=memory), started_at=started, resident=resident)
     assert (step == Kill("memory")) == (resident > memory)
 
 
 def test_the_first_reason_stays() -> None:
-    """A deadline that passes while a task winds up gives it no second grace."""
+    """A deadline that passes during the grace period does not start another one."""
     limits = Limits(timeout=1.0, deadline=2.0, grace=5.0)
     assert judge(3.0, limits, started_at=0.0, request=Request("timeout", 1.0)) == Wait(6.0)
     assert judge(6.0, limits, started_at=0.0, request=Request("timeout", 1.0)) == Kill("timeout")
@@ -64,14 +66,14 @@ def test_the_first_reason_stays() -> None:
         ("drain", Verdict.DROPPED, "Cancelled"),
     ],
 )
-def test_every_death_has_its_name(cause: str | None, verdict: Verdict, kind: str) -> None:
-    """The contract's."""
+def test_each_cause_of_death_has_a_verdict_and_an_error_type(cause: str | None, verdict: Verdict, kind: str) -> None:
+    """The error types are those of the contract."""
     what, failure = failure_of(cause, -9, Limits(timeout=1.0, memory=1 << 20), "stack")  # type: ignore[arg-type]
     assert (what, failure.type) == (verdict, kind)
 
 
-def test_an_end_is_told_in_words() -> None:
-    """The signal's name or the exit code."""
+def test_the_end_of_a_process_is_described_in_words() -> None:
+    """The text has the name of the signal, or the exit code."""
     assert how_it_ended(7) == "exit code 7"
     assert how_it_ended(-11) == "SIGSEGV"
     assert how_it_ended(-9).startswith("SIGKILL, which is also what the kernel sends")
@@ -80,7 +82,7 @@ def test_an_end_is_told_in_words() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("500ms", 0.5), (" 2m ", 120.0)])
 def test_the_header_lowers_the_limit(text: str, seconds: float) -> None:
-    """And never raises it; the last of several counts."""
+    """It never raises the limit. The last of several headers counts."""
     headers = (("x-timeout", b"99h"), ("other", None), ("x-timeout", text.encode()))
     assert timeout_of(headers) == seconds
     assert limit_of(headers, 0) == seconds
@@ -88,15 +90,15 @@ def test_the_header_lowers_the_limit(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("value", [b"soon", b"-1", b"0", b"", None, b"inf", b"nan", b"\xff", b"9" * 400])
-def test_a_header_that_is_no_limit(value: bytes | None) -> None:
-    """Is refused where it is read, and limits nothing where only the limit is wanted."""
+def test_an_invalid_time_limit_header_is_refused(value: bytes | None) -> None:
+    """``timeout_of`` refuses the header, and ``limit_of`` ignores it."""
     headers = (("x-timeout", value),)
     with pytest.raises(TimeLimitError):
         timeout_of(headers)
     assert limit_of(headers, 3.0) == 3.0
 
 
-def test_no_limit() -> None:
-    """Without a setting and a header."""
+def test_a_task_without_a_setting_and_a_header_has_no_time_limit() -> None:
+    """The header ``x-deadline`` is not a time limit."""
     assert timeout_of((("x-deadline", b"1"),)) is None
     assert limit_of((), 0) == math.inf

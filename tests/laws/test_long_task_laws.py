@@ -1,4 +1,4 @@
-"""Laws of the record of a long task, whatever happens to it."""
+"""Laws of the record of a long task, under any sequence of events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORIGIN = Origin("r", 0, 1)
 
 
 class Records(RuleBasedStateMachine):
-    """A topic that takes or refuses what is written, and a task to which things happen."""
+    """A topic that accepts or refuses records, and a task with events in any order."""
 
     @initialize(epoch=st.integers(1, 3))
     def begin(self, epoch: int) -> None:
@@ -117,7 +117,7 @@ class Records(RuleBasedStateMachine):
         assert self.task.state.resume == self.last
 
     def teardown(self) -> None:
-        """Once all is quiet, the topic says what the task is, or nothing when it is settled."""
+        """After the last write, the topic has the state of the task, or no record if the task is settled."""
         if not hasattr(self, "task"):
             return
         for _ in range(3):

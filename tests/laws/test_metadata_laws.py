@@ -36,7 +36,7 @@ detached = st.builds(Detached, st.integers(1, 999), holders, st.booleans())
 
 @st.composite
 def ranges(draw: st.DrawFn, at: int) -> tuple[Range, ...]:
-    """Ascending, with something between any two of them."""
+    """Draw ascending ranges with a gap between any two of them."""
     found = []
     for gap, length in draw(st.lists(st.tuples(lengths, lengths), max_size=8)):
         found.append((at + gap, at + gap + length))
@@ -46,7 +46,7 @@ def ranges(draw: st.DrawFn, at: int) -> tuple[Range, ...]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[CommitMetadata, int]:
-    """Commit metadata as an owner may write it, and the offset it stands beside."""
+    """Draw commit metadata that an owner may write, and the offset that is committed with it."""
     offset = draw(offsets)
     unanswered_from = draw(st.none() | st.integers(min_value=1, max_value=10**6).map(lambda back: offset - back))
     lowest = offset if unanswered_from is None else unanswered_from
@@ -67,7 +67,7 @@ def cases(draw: st.DrawFn) -> tuple[CommitMetadata, int]:
 
 @given(case=cases())
 def test_metadata_is_read_as_it_was_written(case: tuple[CommitMetadata, int]) -> None:
-    """In characters that any tool shows, and that fill one byte each."""
+    """The text has only printable ASCII characters, which take one byte each."""
     metadata, offset = case
     text = encode(metadata, offset)
     assert decode(text, offset) == metadata
@@ -76,21 +76,21 @@ def test_metadata_is_read_as_it_was_written(case: tuple[CommitMetadata, int]) ->
 
 
 @given(offset=offsets)
-def test_nothing_to_record_is_an_empty_text(offset: int) -> None:
+def test_empty_metadata_is_an_empty_text(offset: int) -> None:
     assert encode(EMPTY, offset) == ""
     assert decode("", offset) == EMPTY
 
 
 @given(offset=offsets)
-def test_what_lies_below_the_committed_offset_is_not_recorded(offset: int) -> None:
-    """What may have started, or is suspect, up to the offset and no further, is settled."""
+def test_limits_at_the_committed_offset_are_not_recorded(offset: int) -> None:
+    """Requests below the committed offset are settled. So a start limit or suspects up to it mean nothing."""
     past = CommitMetadata(started_below=offset, unanswered_from=offset, suspects=Suspects(offset, 3))
     assert encode(past, offset) == ""
 
 
 @given(case=cases())
-def test_the_transaction_can_be_left_out(case: tuple[CommitMetadata, int]) -> None:
-    """The text is then the one that would have been written outside of a transaction."""
+def test_the_transaction_id_can_be_removed_from_the_text(case: tuple[CommitMetadata, int]) -> None:
+    """The result is the text that would have been written outside of a transaction."""
     metadata, offset = case
     if not metadata.transaction_id:
         return
@@ -100,7 +100,7 @@ def test_the_transaction_can_be_left_out(case: tuple[CommitMetadata, int]) -> No
 
 @given(case=cases(), more=st.sampled_from(["z9", "v", "yabc.1,2", "~~"]))
 def test_a_later_version_may_add_fields(case: tuple[CommitMetadata, int], more: str) -> None:
-    """This one skips them."""
+    """This version skips unknown fields."""
     metadata, offset = case
     text = encode(metadata, offset)
     if text:
@@ -109,7 +109,7 @@ def test_a_later_version_may_add_fields(case: tuple[CommitMetadata, int], more: 
 
 @given(case=cases(), other=offsets)
 def test_metadata_of_another_offset_is_refused(case: tuple[CommitMetadata, int], other: int) -> None:
-    """A tool that sets the offset alone leaves it like that."""
+    """A tool that sets only the offset leaves such metadata."""
     metadata, offset = case
     text = encode(metadata, offset)
     if text and other != offset:
@@ -124,7 +124,7 @@ def is_metadata_or_refused(text: str, offset: int) -> None:
 
 @given(text=st.text(), offset=offsets)
 def test_any_text_is_metadata_or_refused(text: str, offset: int) -> None:
-    """Whoever wrote it."""
+    """Other programs may have written it."""
     is_metadata_or_refused(text, offset)
 
 
@@ -135,7 +135,7 @@ def test_any_fields_are_metadata_or_refused(fields: list[str], offset: int) -> N
 
 @given(case=cases(), at=st.integers(min_value=0), character=st.characters(min_codepoint=32, max_codepoint=126))
 def test_damaged_metadata_is_metadata_or_refused(case: tuple[CommitMetadata, int], at: int, character: str) -> None:
-    """One character is another one, or everything from there on is missing."""
+    """One character is replaced, or the text is cut there."""
     metadata, offset = case
     text = encode(metadata, offset)
     if text:
@@ -145,8 +145,8 @@ def test_damaged_metadata_is_metadata_or_refused(case: tuple[CommitMetadata, int
 
 
 @given(first=st.integers(0, 50), length=st.integers(0, 50), completed=ranges(0))
-def test_gaps_are_what_is_in_no_range(first: int, length: int, completed: tuple[Range, ...]) -> None:
-    """Offset by offset."""
+def test_gaps_are_the_offsets_in_no_range(first: int, length: int, completed: tuple[Range, ...]) -> None:
+    """The test compares them offset by offset."""
     completed = tuple((start % 60, start % 60 + (stop - start) % 20) for start, stop in completed)
     completed = tuple(sorted(completed))
     found = [offset for start, stop in gaps(first, first + length, completed) for offset in range(start, stop)]
@@ -160,8 +160,10 @@ def test_gaps_are_what_is_in_no_range(first: int, length: int, completed: tuple[
     failing=st.booleans(),
     chunk=st.sampled_from([50, 3_000]),
 )
-def test_nothing_more_starts_before_the_metadata_is_full(gap: int, every: int, failing: bool, chunk: int) -> None:
-    """Some tasks stay unanswered, far apart, with a failed attempt each that waits for the next: the worst there is."""
+def test_tasks_stop_starting_before_the_metadata_exceeds_its_limit(
+    gap: int, every: int, failing: bool, chunk: int
+) -> None:
+    """In the worst case, unanswered tasks lie far apart, and each has failed and waits for its next attempt."""
     owned = OwnedPartition(Partition("t", 0), start_offset=0, ordering="unordered")
     for number in range(3_000):
         owned.admit(Record(owned.partition, number * gap, None, b""))

@@ -1,4 +1,4 @@
-"""Law: the commit metadata fit, whatever becomes of the tasks that were allowed to start."""
+"""Law: the commit metadata stay within the limit, whatever happens to the tasks that were allowed to start."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from worker.core.owned_partition import OwnedPartition
     chunk=st.sampled_from([1, 50, 2_048]),
     seed=st.integers(0, 2**32),
 )
-def test_the_metadata_fit(bits: int, answered: int, failing: float, detaching: float, chunk: int, seed: int) -> None:
-    """With a detached task at the committed offset, so that it stays, and with offsets that are far above it."""
+def test_the_commit_metadata_never_exceed_the_limit(
+    bits: int, answered: int, failing: float, detaching: float, chunk: int, seed: int
+) -> None:
+    """A detached task keeps the committed offset where it is, and all other offsets are far above it."""
     chance, far = random.Random(seed), 1 << bits
     completed = tuple((far + 2 * n + 1, far + 2 * n + 2) for n in range(answered))
     left = CommitMetadata(detached={0: Detached(1, "a00000001")}, completed=completed)
@@ -45,7 +47,7 @@ def test_the_metadata_fit(bits: int, answered: int, failing: float, detaching: f
 
 
 def _characters(owned: OwnedPartition) -> int:
-    """As the committer does it: the types of errors are left out if there is no room for them."""
+    """Return the length of the text. Like the committer, leave out the types of errors if they do not fit."""
     recorded = owned.metadata(clean=False, transaction_id="ffffffff")
     text = encode(recorded, owned.position)
     if len(text) <= LIMIT:

@@ -1,4 +1,4 @@
-"""Laws of the ledger of one partition under one lease: what is settled, how far a commit may go, what it costs."""
+"""Laws of the ledger of one partition under one lease: what is settled, how far a commit may go, and its size."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from worker.core.model import Partition, Record
 from worker.core.offsets import OffsetError, OffsetLedger
 from worker.core.owned_partition import OwnedPartition
 
-picks = st.integers(min_value=0, max_value=10_000)  # which of those there are, modulo their number
+picks = st.integers(min_value=0, max_value=10_000)  # an index, modulo the number of items
 gaps = st.integers(min_value=1, max_value=4)
 
 
 class OffsetLaws(RuleBasedStateMachine):
-    """Against a model that keeps everything: the admitted offsets in order, and the settled ones."""
+    """The ledger, against a model that keeps all admitted offsets in order and all settled offsets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class OffsetLaws(RuleBasedStateMachine):
         self.settled: set[int] = set()
         self.last_watermark: int | None = None
         self.end = 0
-        self.passed = 0  # the highest offset below which everything was admitted and settled, when nothing was left
+        self.passed = 0  # the watermark when no offset was incomplete last
 
     @property
     def incomplete(self) -> list[int]:
@@ -53,7 +53,7 @@ class OffsetLaws(RuleBasedStateMachine):
 
     @rule(markers=st.integers(min_value=-2, max_value=4))
     def reach_the_end(self, markers: int) -> None:
-        """Of the partition, which lies behind markers, or where an earlier look had found it."""
+        """Reach the end of the partition, which may lie after markers, or may be out of date."""
         end = max(0, self.admitted[-1] + 1 + markers if self.admitted else markers)
         before = self.ledger.watermark
         moved = self.ledger.reached_end(end)
@@ -68,13 +68,13 @@ class OffsetLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.incomplete)
     @rule(pick=st.just(0) | picks)
     def settle(self, pick: int) -> None:
-        """Settling says whether the watermark moved, and it moves exactly when the lowest incomplete one is settled."""
+        """``settle`` returns whether the watermark moved. It moves exactly if the lowest incomplete one is settled."""
         self._settle(self.incomplete[pick % len(self.incomplete)])
 
     @precondition(lambda self: self.incomplete)
     @rule(chosen=st.lists(picks, max_size=6))
     def settle_several(self, chosen: list[int]) -> None:
-        """At once, in any order: the same as one after another."""
+        """Settle several offsets in one call and in any order. The effect is the same as one after another."""
         self._settle(*{self.incomplete[pick % len(self.incomplete)]: None for pick in chosen})
 
     def _settle(self, *offsets: int) -> None:
@@ -85,23 +85,23 @@ class OffsetLaws(RuleBasedStateMachine):
 
     @rule(offset=st.integers(min_value=-1, max_value=40))
     def settle_what_is_not_incomplete(self, offset: int) -> None:
-        """What was never admitted, or is settled already, is refused and changes nothing."""
+        """An offset that was never admitted, or is settled already, is refused and changes nothing."""
         if offset not in self.incomplete:
             with pytest.raises(OffsetError):
                 self.ledger.settle(offset)
 
     @rule()
     def read(self) -> None:
-        """A commit reads the ledger, which drops what no later one needs."""
+        """A commit reads the ledger, which drops what no later commit needs."""
         self.ledger.completed(1_000)
 
     @invariant()
     def the_watermark_never_passes_an_incomplete_offset(self) -> None:
-        """It is exactly this.
+        """The watermark has exactly this value.
 
-        Nothing is incomplete: the offset behind the last admitted one, or the end that was reached.
-        Otherwise, if something below the lowest incomplete offset was settled since then: that lowest offset.
-        Otherwise: where it was when nothing was incomplete.
+        If no offset is incomplete: the offset after the last admitted one, or the end that was reached.
+        Otherwise, if an offset below the lowest incomplete one was settled since then: that lowest incomplete offset.
+        Otherwise: its value when no offset was incomplete last.
         """
         incomplete = self.incomplete
         moved = any(self.passed <= offset < incomplete[0] for offset in self.settled) if incomplete else False
@@ -117,11 +117,11 @@ class OffsetLaws(RuleBasedStateMachine):
 
     @invariant()
     def what_is_settled_out_of_order_is_recorded(self) -> None:
-        """All of it, or the lowest ranges, in ascending order, with an incomplete offset between any two.
+        """All ranges are recorded, or the lowest ones, in ascending order, with an incomplete offset between any two.
 
-        Each says something: a range without a settled offset would only make the commit metadata longer.
+        Each contains a settled offset. A range without a settled offset would only make the commit metadata longer.
         """
-        ledger = copy.deepcopy(self.ledger)  # so that reading it here does not hide what happens if nobody reads it
+        ledger = copy.deepcopy(self.ledger)  # a copy, because reading changes the ledger
         above = [offset for offset in self.admitted if self.incomplete and offset > self.incomplete[0]]
         ranges = ledger.completed(1_000)
         assert {o for o in above if any(a <= o < b for a, b in ranges)} == {o for o in above if o in self.settled}
@@ -145,7 +145,7 @@ class OffsetLaws(RuleBasedStateMachine):
 
     @invariant()
     def only_incomplete_offsets_and_the_holes_between_them_are_kept(self) -> None:
-        """Once a commit has read the ledger."""
+        """This applies after a commit has read the ledger."""
         ledger = copy.deepcopy(self.ledger)
         ledger.completed(1_000)
         assert len(ledger._incomplete) == len(self.incomplete)
@@ -156,8 +156,8 @@ TestOffsetLaws = OffsetLaws.TestCase
 
 
 @given(st.data())
-def test_what_is_unsettled_is_incomplete_as_before(data: st.DataObject) -> None:
-    """An aborted transaction takes nothing else back, and the ledger then continues as if nothing had happened."""
+def test_an_offset_that_is_unsettled_is_incomplete_again(data: st.DataObject) -> None:
+    """An aborted transaction unsettles only its offsets, and the ledger then continues as before."""
     ledger = OffsetLedger()
     admitted = sorted(data.draw(st.sets(st.integers(0, 40), min_size=1, max_size=20)))
     for offset in admitted:
@@ -178,14 +178,14 @@ def test_what_is_unsettled_is_incomplete_as_before(data: st.DataObject) -> None:
     assert not ledger.completed(1_000)
 
 
-# ---------------------------------------------------------------- what it costs
+# ---------------------------------------------------------------- memory
 
 
 MANY = 100_000
 
 
 def count_objects(root: object) -> int:
-    """Everything that is kept alive by this object."""
+    """Return the number of objects that this object keeps alive."""
     seen, todo = {id(root)}, [root]
     while todo:
         for one in gc.get_referents(todo.pop()):
@@ -196,8 +196,8 @@ def count_objects(root: object) -> int:
 
 
 @pytest.mark.parametrize("step", [1, 3])
-def test_what_is_settled_above_one_incomplete_offset_costs_nothing(step: int) -> None:
-    """However much it is, and whatever gaps lie between."""
+def test_offsets_settled_above_one_incomplete_offset_need_no_memory(step: int) -> None:
+    """This applies to any number of offsets, with any gaps between them."""
     ledger = OffsetLedger()
     ledger.admit(0)
     for number in range(1, MANY + 1):
@@ -211,8 +211,8 @@ def test_what_is_settled_above_one_incomplete_offset_costs_nothing(step: int) ->
     assert ledger.watermark == MANY * step + 1
 
 
-def test_gaps_in_a_partition_that_never_runs_dry_cost_nothing() -> None:
-    """A transaction marker lies behind every record. They are answered in order, and the next one waits already."""
+def test_gaps_in_a_partition_that_is_never_idle_need_no_memory() -> None:
+    """A transaction marker follows each record. Records are answered in order, and the next one is already admitted."""
     ledger = OffsetLedger()
     for number in range(10_000):
         ledger.admit(2 * number)
@@ -224,8 +224,8 @@ def test_gaps_in_a_partition_that_never_runs_dry_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("ordering", ["key", "unordered"])
-def test_answers_above_one_task_that_waits_cost_nothing(ordering: str) -> None:
-    """A task that waits for its next attempt for hours: what is answered meanwhile is neither kept nor recorded."""
+def test_answers_above_one_waiting_task_need_no_memory(ordering: str) -> None:
+    """A task waits for hours for its next attempt. Later offsets that are settled are not kept or recorded singly."""
     owned = OwnedPartition(Partition("t", 0), start_offset=0, ordering=ordering)
     sizes = set()
     for offset in range(20_001):

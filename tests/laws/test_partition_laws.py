@@ -1,9 +1,9 @@
-"""Laws of partitions, leases and turns, in whatever order the poll thread, the executor and the broker move.
+"""Laws of partitions, leases and turns, for any order of the steps of the poll thread, the executor and the broker.
 
-Under each ordering: tasks of a group start in offset order, and none overtakes one that waits for another attempt.
-Nothing is lost, also over crashes and rebalances. Nothing that was known to be answered is started again, and nothing
-is recorded as answered that is not. A crash is charged to the task that ran, and never to one that waited for its next
-attempt. A revoked partition is released only after its last commit.
+Under each ordering, the tasks of a group start in offset order, and none overtakes a task that waits for another
+attempt. No request is lost, despite crashes and rebalances. A request that was known to be answered does not start
+again, and no request without an answer is recorded as answered. A crash is charged to the task that ran, and never to
+a task that waited for its next attempt. A revoked partition is released only after its last commit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PartitionLaws(RuleBasedStateMachine):
         at_once=st.booleans(),
     )
     def write(self, number: int, records: list[tuple[int, bytes | None]], at_once: bool) -> None:
-        """Records arrive, with gaps between them, perhaps of a partition that is not ours."""
+        """Records arrive, with gaps between them, perhaps in a partition that this process does not own."""
         for gap, key in records:
             self.model.write(number, gap, key)
         if at_once:
@@ -80,7 +80,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @rule(number=numbers, step=st.sampled_from(["assign", "assign", "revoke", "lose"]))
     def rebalance(self, number: int, step: str) -> None:
-        """A partition comes (again), is to be given back, or is gone, whatever runs."""
+        """A partition is assigned (again), revoked or lost, whatever runs."""
         getattr(self.model, step)(number)
 
     @precondition(lambda self: self.model.held)
@@ -90,7 +90,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """And the next process takes over what the group has recorded."""
+        """The process crashes, and the next one takes over what the group has recorded."""
         self.model.crash()
         for number in NUMBERS:
             self.model.assign(number)
@@ -98,14 +98,14 @@ class PartitionLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.model.sent is not None)
     @rule(answer=answers)
     def arrive(self, answer: tuple[bool, KafkaFailure | None]) -> None:
-        """The commit that is under way."""
+        """The commit in flight is applied or not, and its sender gets a reply."""
         applied, failure = answer
         self.model.arrive(applied=applied, failure=failure)
 
     @precondition(lambda self: self.model.sent is not None)
     @rule(coordinator=st.tuples(st.booleans(), st.booleans()))
     def lose_the_answer(self, coordinator: tuple[bool, bool]) -> None:
-        """The commit has no answer for so long that it is given up, if the coordinator answers other questions."""
+        """The reply to the commit is late. The commit is given up if the coordinator replies to another request."""
         self.model.coordinator = coordinator
         self.model.now += ANSWER_SECONDS
         self.model.tick()
@@ -125,7 +125,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @rule(dispatch=dispatch_rules)
     def commit(self, dispatch: DispatchRule) -> None:
-        """All at once: starts are requested, committed, confirmed and dispatched."""
+        """Starts are requested, committed, confirmed and dispatched in one rule."""
         self.model.take(dispatch)
         self.model.now += 1
         self.model.tick()
@@ -136,14 +136,14 @@ class PartitionLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.model.inbox)
     @rule(after=st.integers(min_value=1, max_value=3), count=st.integers(min_value=1, max_value=3))
     def collect(self, after: int, count: int) -> None:
-        """Outcomes are handled: a failed attempt is repeated after a while."""
+        """Outcomes are handled. A failed attempt is repeated after ``after`` seconds."""
         for _ in range(min(count, len(self.model.inbox))):
             self.model.collect(after=after)
 
     @precondition(lambda self: self.model.produced)
     @rule(pick=picks)
     def confirm(self, pick: int) -> None:
-        """An answer is confirmed, in any order."""
+        """Answers are confirmed in any order."""
         self.model.confirm(pick)
 
     @rule(seconds=st.integers(min_value=1, max_value=5))
@@ -166,7 +166,7 @@ class PartitionLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.model.submitted)
     @rule(verdicts=st.lists(endings, min_size=1, max_size=3))
     def serve(self, verdicts: list[Verdict]) -> None:
-        """The executor does several tasks while the poll thread is busy elsewhere."""
+        """The executor runs several tasks while the poll thread is busy elsewhere."""
         for verdict in verdicts:
             if self.model.running is not None:
                 self.model.finish(verdict)
@@ -175,7 +175,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @rule(dispatch=dispatch_rules, verdicts=st.lists(endings, min_size=2, max_size=4), tick=st.booleans())
     def work(self, dispatch: DispatchRule, verdicts: list[Verdict], tick: bool) -> None:
-        """All of it, as it goes where nobody is in the way of anybody."""
+        """All steps are made in their usual order."""
         self.commit(dispatch)
         for verdict in verdicts:
             if self.model.running is None and self.model.submitted:
@@ -205,7 +205,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @invariant()
     def the_task_that_a_process_crashed_on_is_charged(self) -> None:
-        """Where it is the first of those that may have started."""
+        """This applies if it is the first of the tasks that may have started."""
         assert self.model.uncounted == []
 
     @invariant()
@@ -214,7 +214,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @invariant()
     def every_commit_says_which_tasks_wait_for_their_next_attempt(self) -> None:
-        """But for those whose next start it records, or an earlier one has recorded."""
+        """Except for the tasks whose next start this commit records, or an earlier one has recorded."""
         assert self.model.unrecorded == []
 
     @invariant()
@@ -234,9 +234,9 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @invariant()
     def nothing_of_ours_is_lost(self) -> None:
-        """What is admitted and not answered waits, is dispatched, is coming back, or its answer is being delivered.
+        """Each admitted, unanswered request waits, is dispatched, is coming back, or its answer is being delivered.
 
-        When the partition is to be given back, what waits is dropped, and nothing else.
+        When the partition is revoked, only the waiting tasks are dropped.
         """
         for owned in self.model.assignment:
             at_the_executor = self.model.at_the_executor(owned)
@@ -266,7 +266,7 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_for_another_attempt_holds_nobody_up(self) -> None:
-        """Only records that may start soon count as work that is there."""
+        """Only tasks that may start soon count as startable."""
         now = self.model.now
         others = [owned for owned in self.model.assignment if not owned.queue.is_waiting(now)]
         for owned in self.model.assignment:
@@ -282,13 +282,13 @@ class PartitionLaws(RuleBasedStateMachine):
 
     @invariant()
     def the_next_start_is_not_slept_through(self) -> None:
-        """``next_ready`` is a time at which something can start that cannot start now."""
+        """``next_ready`` is a time at which a task can start that cannot start now."""
         due = self.model.assignment.next_ready()
         if self.model.now < due < math.inf:
             assert any(owned.queue.head(due) is not None for owned in self.model.assignment)
 
     def teardown(self) -> None:
-        """When all goes well from now on, every record is answered, and the group stands at the end."""
+        """Without further faults, every record is answered, and the committed offset reaches the end of the log."""
         self.model.run_dry(DispatchRule(3, 1))
         for partition, log in self.model.logs.items():
             assert self.model.answered[partition] == {record.offset for record in log}
@@ -305,7 +305,7 @@ class KeyLaws(PartitionLaws):
 
 
 class UnorderedLaws(PartitionLaws):
-    """Nothing keeps an order."""
+    """Tasks keep no order."""
 
     ordering = "unordered"
 

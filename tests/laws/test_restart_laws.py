@@ -1,4 +1,4 @@
-"""Laws of restarting, of the start barrier and of the watchdog, over any history."""
+"""Laws of restarts, of the startup barrier and of the liveness check, for any history."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from worker.errors import ExitCode
 
 GREATEST_DELAY = 30.0
 
-# How each process of a slot ended, after how long in the group, and the jitter. All had answered something.
+# For each process of a slot: how it ended, how long it was in the group, and the jitter. Each had answered a request.
 Lives = list[tuple[Ending, float | None, float]]
 
 statuses = st.integers(min_value=-64, max_value=255)
-# For the first three the replica stops. After the last one it waits for its store.
+# For the first three, the replica stops. For the last one, it waits for its store.
 NO_CRASH = (
     ExitCode.SETTINGS_INVALID,
     ExitCode.HANDLER_UNLOADABLE,
@@ -41,7 +41,7 @@ runs = st.none() | short_runs | healthy_runs
 
 
 def replay(lives: Lives) -> list[Respawn | Halt]:
-    """The decisions about one slot, up to the halt if there is one."""
+    """Return the decisions about one slot, up to the halt if there is one."""
     history, decisions = History(), []
     for ending, joined_for, jitter in lives:
         decision = decide(ending, joined_for, history, explained=False, useful=True, jitter=jitter)
@@ -53,14 +53,16 @@ def replay(lives: Lives) -> list[Respawn | Halt]:
 
 
 @given(st.lists(st.tuples(statuses.map(classify), runs, jitters), max_size=60))
-def test_a_delay_is_never_long_and_never_nothing(lives: Lives) -> None:
+def test_a_restart_delay_is_never_zero_and_never_too_long(lives: Lives) -> None:
     for decision in replay(lives):
         if isinstance(decision, Respawn):
             assert 0.1 <= decision.after <= GREATEST_DELAY
 
 
 @given(crashes, st.none() | short_runs, jitters)
-def test_the_first_ending_is_answered_quickly(ending: Ending, joined_for: float | None, jitter: float) -> None:
+def test_a_process_is_replaced_quickly_after_its_first_crash(
+    ending: Ending, joined_for: float | None, jitter: float
+) -> None:
     """A process killed once must be replaced within two seconds, start-up included."""
     (decision,) = replay([(ending, joined_for, jitter)])
     assert isinstance(decision, Respawn)
@@ -69,7 +71,7 @@ def test_the_first_ending_is_answered_quickly(ending: Ending, joined_for: float 
 
 @given(st.lists(st.tuples(crashes, healthy_runs, jitters), max_size=200))
 def test_a_slot_whose_processes_run_well_is_never_given_up(lives: Lives) -> None:
-    """However often they are killed."""
+    """This applies however often its processes are killed."""
     decisions = replay(lives)
     assert all(isinstance(decision, Respawn) and decision.after <= 0.3 for decision in decisions)
 
@@ -82,7 +84,7 @@ def test_delays_only_grow_until_a_run_is_healthy(lives: Lives) -> None:
 
 @given(st.lists(st.tuples(crashes, runs, jitters), max_size=60))
 def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
-    """That is: that many endings in a row without joining, or that many without a healthy run."""
+    """That is after ``USELESS_LIMIT`` processes in a row that never joined, or ``SHORT_LIMIT`` with no healthy run."""
     decisions = replay(lives)
     useless = short = 0
     for (_, joined_for, _), decision in zip(lives, decisions, strict=False):
@@ -115,7 +117,7 @@ peers = st.builds(PeerProcess, joined=st.booleans(), assigned=st.integers(0, 5))
         )
     ),
 )
-def test_the_barrier_opens_once_in_time_and_not_before_all_have_joined(
+def test_the_barrier_opens_once_in_time_and_not_before_all_processes_have_joined(
     partitions: int, looks: list[tuple[list[PeerProcess], float]]
 ) -> None:
     barrier, now, first_joined, was_open = StartupBarrier(partitions), 0.0, None, False
@@ -142,10 +144,8 @@ def test_a_process_that_uses_its_cpu_is_never_called_stuck(waits: list[float], s
 
 
 @given(steps, st.integers(0, 3))
-def test_a_silent_process_is_called_stuck_as_soon_as_it_was_watched_for_the_limit(
-    waits: list[float], turns: int
-) -> None:
-    """Long waits between two checks count only in part: everything may have been frozen."""
+def test_an_idle_process_without_turns_is_called_stuck_after_the_limit(waits: list[float], turns: int) -> None:
+    """Long waits between two checks count only in part, because the whole machine may have been frozen."""
     liveness, now, watched = LivenessCheck(Limits(boot=10, turn=10)), 0.0, 0.0
     liveness.check(turns, 0.0, now)
     for wait in waits:

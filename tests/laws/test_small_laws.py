@@ -1,4 +1,4 @@
-"""Laws of the small machines: lifecycle, deadline, retries, commits and sampling."""
+"""Laws of the small state machines: lifecycle, deadline, retries, commits and sampling."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def outcome(verdict: Verdict, retry_after: float | None = None) -> Outcome:
 
 @given(moves=st.lists(st.sampled_from(State), max_size=12))
 def test_a_lifecycle_only_moves_forward(moves: list[State]) -> None:
-    """Back and onto the spot is refused quietly, an unlawful jump loudly; nothing starts after a drain began."""
+    """A move back or to the same state changes nothing. A forbidden jump raises. No task starts after a drain began."""
     lifecycle, left = Lifecycle(), False
     for state in moves:
         before = lifecycle.state
@@ -50,8 +50,8 @@ def test_a_lifecycle_only_moves_forward(moves: list[State]) -> None:
 
 
 @pytest.mark.parametrize("state", [State.JOINING, State.RUNNING, State.DRAINING, State.CANCELLING])
-def test_whoever_has_joined_can_drain_or_cancel_and_close(state: State) -> None:
-    """A way out is open from everywhere, so that an order to leave never raises."""
+def test_a_process_that_has_joined_can_drain_cancel_and_close(state: State) -> None:
+    """Each of these states has a way out, so that a command to leave never raises."""
     for way_out in (State.DRAINING, State.CANCELLING, State.CLOSED):
         lifecycle = Lifecycle()
         lifecycle.state = state
@@ -62,8 +62,8 @@ def test_whoever_has_joined_can_drain_or_cancel_and_close(state: State) -> None:
 
 
 @given(start=times, seconds=spans, steps=st.lists(spans, max_size=5))
-def test_a_deadline_is_one_budget(start: float, seconds: float, steps: list[float]) -> None:
-    """What is left never grows and never falls below zero, and it is used up exactly when the time has passed."""
+def test_the_remaining_time_of_a_deadline_only_shrinks(start: float, seconds: float, steps: list[float]) -> None:
+    """It never falls below zero, and it is zero exactly if the deadline has passed."""
     deadline, now = Deadline.after(seconds, start), start
     left = deadline.remaining(now)
     for step in steps:
@@ -74,7 +74,7 @@ def test_a_deadline_is_one_budget(start: float, seconds: float, steps: list[floa
 
 
 @given(now=times)
-def test_no_deadline_never_passes(now: float) -> None:
+def test_a_missing_deadline_never_passes(now: float) -> None:
     assert not Deadline().passed(now)
     assert Deadline().remaining(now) == math.inf
 
@@ -95,7 +95,7 @@ attempts = st.integers(min_value=1, max_value=5000)
 def test_delays_lie_between_half_of_the_first_and_the_greatest(
     policy: RetryPolicy, attempt: int, jitter: float
 ) -> None:
-    """Also after thousands of attempts; a later attempt never waits less than an earlier one with the same jitter."""
+    """This also applies after thousands of attempts. With the same jitter, a later attempt never waits less."""
     delay = policy.delay(attempt, jitter)
     assert policy.first / 2 <= delay <= policy.greatest
     assert delay <= policy.delay(attempt + 1, jitter)
@@ -109,10 +109,10 @@ def test_delays_double_until_the_greatest(policy: RetryPolicy, attempt: int) -> 
 
 
 @given(policy=policies, attempt=attempts, jitter=parts, after=st.none() | spans)
-def test_a_failed_attempt_is_repeated_until_there_were_enough(
+def test_a_failed_attempt_is_repeated_until_the_last_attempt(
     policy: RetryPolicy, attempt: int, jitter: float, after: float | None
 ) -> None:
-    """And ``Retry(after=…)`` chooses the delay, not the number of attempts."""
+    """``Retry(after=…)`` sets the delay, but not the number of attempts."""
     step = decide(outcome(Verdict.FAILED, after), attempt, policy, jitter)
     if attempt >= policy.max_attempts:
         assert isinstance(step, DeadLetter)
@@ -123,8 +123,8 @@ def test_a_failed_attempt_is_repeated_until_there_were_enough(
 
 
 @given(policy=policies, attempt=attempts)
-def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> None:
-    """However many attempts there were: what was dropped or not started has used none of them."""
+def test_each_other_verdict_has_one_next_step(policy: RetryPolicy, attempt: int) -> None:
+    """It does not depend on the number of attempts. A task that was dropped or not started has used none of them."""
     assert isinstance(decide(outcome(Verdict.REJECTED), attempt, policy), DeadLetter)
     assert isinstance(decide(outcome(Verdict.EXPIRED), attempt, policy), Expire)
     assert isinstance(decide(outcome(Verdict.DONE), attempt, policy), Settle)
@@ -136,14 +136,16 @@ def test_every_other_verdict_has_one_way(policy: RetryPolicy, attempt: int) -> N
     ("end", "with_checkpoint", "without"),
     [(End.DIED, False, True), (End.FAILED, True, True), (End.STOPPED, False, False)],
 )
-def test_which_attempts_count(end: End, *, with_checkpoint: bool, without: bool) -> None:
-    """The table of docs/checkpoints.md."""
+def test_an_attempt_counts_depending_on_its_end_and_on_a_new_checkpoint(
+    end: End, *, with_checkpoint: bool, without: bool
+) -> None:
+    """See the table in docs/checkpoints.md."""
     assert attempts_after(3, end, new_checkpoint=True) == 2 + with_checkpoint
     assert attempts_after(3, end) == 2 + without
 
 
 @given(after=st.floats(max_value=0, allow_nan=False))
-def test_a_delay_below_zero_is_none(after: float) -> None:
+def test_a_negative_delay_counts_as_zero(after: float) -> None:
     assert decide(outcome(Verdict.FAILED, after), 1, RetryPolicy(2, 1, 1)) == Retry(0)
 
 
@@ -154,7 +156,7 @@ INTERVAL = 5.0
 
 
 class CommitLaws(RuleBasedStateMachine):
-    """As the committer uses the policy: it sends when it is due or urgent. The answer comes some time, or never."""
+    """The policy as the committer uses it. A commit is sent if it is due or urgent. A reply comes later, or never."""
 
     every = 1
 
@@ -191,7 +193,7 @@ class CommitLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.policy.urgent(self.now))
     @rule()
     def send_at_once(self) -> None:
-        """A task waits for it: so only a failure holds it back."""
+        """A task waits for this commit, so only a failure delays it."""
         assert self.failed_at is None or self.now - self.failed_at >= RETRY - GAP - 1e-9
         self._send()
 
@@ -212,13 +214,13 @@ class CommitLaws(RuleBasedStateMachine):
     @precondition(lambda self: self.policy.overdue(self.now))
     @rule()
     def wait_longer(self) -> None:
-        """The broker is away, so the answer may still come."""
+        """The broker is unreachable, so the reply may still come."""
         self.policy.wait_longer(self.now)
         self.answer_by = self.now + ANSWER_SECONDS / 2
 
     @invariant()
     def a_commit_is_due_some_time(self) -> None:
-        """Nothing that is settled waits for longer than the interval, or the pause after a failure."""
+        """A settled offset waits no longer than the interval, or the pause after a failure."""
         if not self.policy.in_flight:
             assert self.policy.due(self.now + max(RETRY, INTERVAL) + 1e-9)
             assert self.policy.urgent(self.now + RETRY)
@@ -233,7 +235,7 @@ class CommitLaws(RuleBasedStateMachine):
 
     @invariant()
     def an_answer_is_overdue_once_the_time_for_it_has_passed(self) -> None:
-        """So that a commit whose answer got lost does not stop all commits."""
+        """Otherwise a commit whose reply was lost would stop all commits."""
         assert self.policy.overdue(self.now) == (self.policy.in_flight and self.now >= self.answer_by)
 
 
@@ -254,8 +256,8 @@ bursts = st.lists(st.tuples(st.integers(min_value=0, max_value=2), st.integers(m
 
 
 @given(limit=st.integers(min_value=0, max_value=12), bursts=bursts)
-def test_a_sampler_counts_what_it_leaves_out(limit: int, bursts: list[tuple[int, int]]) -> None:
-    """At most ``limit`` lines in each second, the first ones, and every other line is counted once."""
+def test_a_sampler_counts_the_lines_that_it_leaves_out(limit: int, bursts: list[tuple[int, int]]) -> None:
+    """It allows the first ``limit`` lines of each second, and counts every other line once."""
     sampler, second, reported = Sampler(limit), 1_000, 0
     allowed: dict[int, int] = {}
     for step, lines in bursts:

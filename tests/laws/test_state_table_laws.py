@@ -51,7 +51,7 @@ def folded(log: Iterable[Pair]) -> StateTable:
 
 @given(st.lists(pairs))
 def test_a_request_has_the_latest_record_of_its_latest_start(log: list[Pair]) -> None:
-    """Since its last tombstone; what earlier starts write changes nothing, whenever it comes."""
+    """Only records after the last tombstone count. Late records of earlier starts change nothing."""
     expected: dict[Origin, TaskState] = {}
     for key, value in log:
         record = records.decode(key, value)
@@ -74,7 +74,7 @@ def test_the_order_of_starts_does_not_matter(log: list[TaskState]) -> None:
 
 @given(st.lists(pairs))
 def test_a_stale_record_is_reported(log: list[Pair]) -> None:
-    """Exactly the states that were not taken."""
+    """Exactly the states that were not applied are stale."""
     table = StateTable()
     for key, value in log:
         change = table.apply(key, value)
@@ -88,7 +88,7 @@ def test_a_stale_record_is_reported(log: list[Pair]) -> None:
 
 @given(st.lists(pairs), st.randoms(use_true_random=False))
 def test_compaction_changes_nothing_once_the_owner_has_written_again(log: list[Pair], random: Random) -> None:
-    """Where the last record of a key is not stale, the last records alone fold to the same."""
+    """If the last record of each key is not stale, the last records alone give the same table."""
     table = folded(log)
     repaired = log + [written(state) for state in table.states.values()]
     kept = list(dict(repaired).items())
@@ -98,7 +98,7 @@ def test_compaction_changes_nothing_once_the_owner_has_written_again(log: list[P
 
 
 @given(st.lists(pairs))
-def test_a_cancel_request_lasts_until_it_is_reached(log: list[Pair]) -> None:
+def test_a_cancel_request_stays_until_its_tombstone(log: list[Pair]) -> None:
     last: dict[Origin, bool] = {}
     for key, value in log:
         record = records.decode(key, value)

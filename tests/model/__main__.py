@@ -1,4 +1,4 @@
-"""Explore, and report how much there was:  python -m tests.model [--large]"""
+"""Explore the forms of the protocol, and report the numbers of states: ``python -m tests.model [--large]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the broker does with what it is sent, and how states are changed."""
+"""How the broker handles commits, answers and reads, and how states are changed."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def with_process(state: State, i: int, **changes: Any) -> State:
 
 
 def with_status(state: State, i: int, place: tuple[int, int], status: int) -> State:
-    """Process ``i`` remembers another status of a request."""
+    """Return the state in which process ``i`` remembers this status of a request."""
     partition, index = place
     views = state.processes[i].views
     return with_process(state, i, views=change(views, partition, change(views[partition], index, status)))
 
 
-# -- what it is sent
+# -- commits and answers
 
 
 def to_commit(model: Detaching, view: Statuses) -> Statuses:
-    """What an owner commits of what it remembers."""
+    """Return the statuses that an owner commits, given those that it remembers."""
     committed = tuple([COMMITTED_AS[status] if status < GONE else status for status in view])
     if "entry stays until the read" in model.without:
         committed = tuple(OPEN if status == VACATED else status for status in committed)
@@ -63,18 +63,18 @@ def to_commit(model: Detaching, view: Statuses) -> Statuses:
 
 
 def commit(model: Detaching, state: State, i: int, partition: int) -> State:
-    """A commit by a member, which the broker takes."""
+    """Return the state after a commit of a member, which the broker accepts."""
     view = state.processes[i].views[partition]
     return state._replace(metadata=change(state.metadata, partition, to_commit(model, view)))
 
 
 def answer(state: State, request: int) -> State:
-    """An answer becomes visible."""
+    """Return the state after an answer has become visible."""
     return state._replace(answers=change(state.answers, request, min(2, state.answers[request] + 1)))
 
 
 def end_transaction(model: Detaching, state: State, i: int) -> State:
-    """The transaction of process ``i`` is committed."""
+    """Return the state after the transaction of process ``i`` is committed."""
     transaction = state.processes[i].transaction
     assert transaction
     request, metadata, _ = transaction
@@ -84,31 +84,31 @@ def end_transaction(model: Detaching, state: State, i: int) -> State:
     return state._replace(metadata=change(state.metadata, model.places[request][0], metadata))
 
 
-# -- what it is asked
+# -- reads
 
 
 def is_pending(state: State, request: int) -> bool:
-    """Whether a mark of the request is in an open transaction: a stable read of it waits."""
+    """Return whether a mark of the request is in an open transaction. A stable read of the mark waits for it."""
     return any(p.transaction and p.transaction[0] == request and not p.transaction[1] for p in state.processes)
 
 
 def is_undecided(model: Detaching, state: State, partition: int) -> bool:
-    """Whether metadata of the partition is in an open transaction."""
+    """Return whether metadata of the partition is in an open transaction."""
     return any(
         p.transaction and p.transaction[1] and model.places[p.transaction[0]][0] == partition for p in state.processes
     )
 
 
-# -- what becomes of processes
+# -- processes that leave or die
 
 
 def leave(state: State, i: int) -> State:
-    """Nobody owns what process ``i`` owned."""
+    """Return the state in which the partitions of process ``i`` have no owner."""
     return state._replace(owners=tuple([-1 if o == i else o for o in state.owners]))
 
 
 def after_death(model: Detaching, state: State, i: int) -> Iterator[Step[State]]:
-    """What a process leaves behind ends some time, and another process is started in its place."""
+    """Yield the steps after a death: the open transaction ends, and then another process is started."""
     transaction = state.processes[i].transaction
     if not transaction:
         yield Step(f"{i} is restarted", with_process(state, i, alive=True, member=True))
@@ -119,7 +119,7 @@ def after_death(model: Detaching, state: State, i: int) -> Iterator[Step[State]]
 
 
 def die(state: State, i: int) -> State:
-    """Process ``i`` is gone, and so is its name: what is started in its place has another one."""
+    """Return the state after process ``i`` has died. Its name is gone: the next process has another one."""
     renamed = _renamed(state, {HELD + i: GONE})
     dead = Process(False, False, False, (), renamed.processes[i].transaction, ((),) * len(state.owners))
     return leave(renamed, i)._replace(processes=change(renamed.processes, i, dead))
@@ -129,7 +129,7 @@ def die(state: State, i: int) -> State:
 
 
 def canonical(state: State) -> State:
-    """The processes are alike: of the states that differ by their numbers only, one."""
+    """Return one state for all states that differ only by the numbers of their processes, which are alike."""
     keys = [p[:5] for p in state.processes]
     if all(a < b for a, b in pairwise(keys)):
         return state
@@ -147,7 +147,7 @@ def _reordered(state: State, order: tuple[int, ...]) -> State:
 
 
 def _renamed(state: State, names: dict[int, int]) -> State:
-    """The same state with other holders' names."""
+    """Return the same state with other names of the holders."""
 
     def rename(statuses: Statuses) -> Statuses:
         if not statuses or max(statuses) < HELD:

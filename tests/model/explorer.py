@@ -1,4 +1,4 @@
-"""Visits every state that a protocol can reach, shortest ways first."""
+"""Visits every state that a protocol can reach, on the shortest path."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class System(Protocol[S]):
     def start(self) -> S: ...
     def steps(self, state: S) -> Iterable[Step[S]]: ...
     def broken(self, state: S) -> str | None:
-        """The name of an invariant that does not hold here."""
+        """Return the name of an invariant that does not hold here, or None."""
 
     def ended(self, state: S) -> bool: ...
     def canonical(self, state: S) -> S:
-        """One state for all that differ only by the names of interchangeable parts."""
+        """Return one state for all states that differ only by the names of interchangeable parts."""
 
 
 class Found(NamedTuple):
-    """The outcome: the broken invariant with the steps that lead there, or None."""
+    """The result: the broken invariant and the steps that lead to it, or None."""
 
     invariant: str | None
     trace: tuple[str, ...]
@@ -77,7 +77,7 @@ def explore(system: System[S], limit: int = 20_000_000) -> Found:
 
 
 class _Edges:
-    """The steps that are no faults, to be followed backwards."""
+    """The steps that are not faults. They are followed backwards."""
 
     def __init__(self) -> None:
         self._sources = array("l")
@@ -92,7 +92,7 @@ class _Edges:
         self._targets.append(target)
 
     def first_that_reaches_none(self, ends: list[int], states: int) -> int | None:
-        """The first state from which none of ``ends`` can be reached."""
+        """Return the first state from which none of ``ends`` can be reached."""
         before: list[list[int]] = [[] for _ in range(states)]
         for source, target in zip(self._sources, self._targets, strict=True):
             before[target].append(source)

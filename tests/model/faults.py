@@ -1,4 +1,4 @@
-"""What may go wrong. Each fault uses up one of those that are left."""
+"""The faults. Each one reduces the number of faults that may still happen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def steps(model: Detaching, state: State, i: int) -> Iterator[Step[State]]:
 
 
 def _freeze(left: State, i: int) -> Iterator[Step[State]]:
-    """The process stands still beyond its session; perhaps beyond the time-out of its transaction as well."""
+    """The process is frozen beyond its session time-out, and perhaps beyond the time-out of its transaction."""
     given_up = leave(with_process(left, i, member=False), i)
     yield Step(f"{i} is given up", given_up, fault=True)
     if left.processes[i].transaction:
@@ -46,7 +46,7 @@ def _freeze(left: State, i: int) -> Iterator[Step[State]]:
 
 
 def _lost_end(model: Detaching, left: State, i: int) -> Iterator[Step[State]]:
-    """The commit of an answer fails as far as its sender knows. It may have been made."""
+    """The commit of an answer is applied, but its sender gets no confirmation."""
     process = left.processes[i]
     if process.transaction and process.task and process.task.detached and process.task.step == ALLOWED:
         request = process.task.request
@@ -55,7 +55,7 @@ def _lost_end(model: Detaching, left: State, i: int) -> Iterator[Step[State]]:
 
 
 def _lost_detach(model: Detaching, left: State, i: int) -> Iterator[Step[State]]:
-    """From the moment the commit is sent, the task counts as detached: only so its end looks at the metadata."""
+    """The task counts as detached when the commit is sent. Otherwise its end would not look at the metadata."""
     process = left.processes[i]
     if not process.task or process.task.detached or process.transaction or not process.member:
         return
@@ -69,12 +69,12 @@ def _lost_detach(model: Detaching, left: State, i: int) -> Iterator[Step[State]]
     else:
         made, kept = detached(made, i), detached(kept, i)
     yield Step(f"{i} detaches {process.task.request}, no confirmation comes", made, fault=True)
-    if left.marks[process.task.request] != MARK_RELEASED:  # that would be of a holder with another name
+    if left.marks[process.task.request] != MARK_RELEASED:  # this mark would be of a holder with another name
         yield Step(f"{i} detaches {process.task.request}, the commit is lost", kept, fault=True)
 
 
 def _misjudge(model: Detaching, left: State, i: int, place: tuple[int, int], status: int) -> Iterator[Step[State]]:
-    """What an owner may get wrong about one request."""
+    """Yield the mistakes that an owner may make about one request."""
     request = model.request(*place)
     if "wrong look" in model.kinds and status >= HELD and status != HELD + i and left.processes[status - HELD].member:
         yield Step(
@@ -93,7 +93,7 @@ def _misjudge(model: Detaching, left: State, i: int, place: tuple[int, int], sta
 
 
 def _stale_look(model: Detaching, left: State, i: int) -> Iterator[Step[State]]:
-    """A deposed coordinator answers. It cannot take writes, so it knows at least what came before the last one."""
+    """A deposed coordinator answers. It accepts no writes, so it knows at least what came before the last write."""
     process = left.processes[i]
     step = WROTE if "write before a read" not in model.without else MARKED
     if process.task and process.transaction and not process.transaction.metadata and process.task.step == step:

@@ -1,4 +1,4 @@
-"""The forms of the protocol that are explored: the usual ones within a minute, the large ones for much longer."""
+"""The forms of the protocol that are explored. The usual forms take a minute, and the large ones much longer."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def steps(model: Detaching, state: State, i: int) -> Iterator[Step[State]]:
 
 
 def _learn(state: State, i: int) -> Iterator[Step[State]]:
-    """A process that was given up drops what it has and joins again. A detached task goes on."""
+    """A process that was given up drops its partitions and its task, and joins again. A detached task continues."""
     process = state.processes[i]
     if process.transaction and process.transaction.metadata:
         return  # first the transaction ends, one way or the other
@@ -40,7 +40,7 @@ def _learn(state: State, i: int) -> Iterator[Step[State]]:
 
 
 def _assign(model: Detaching, state: State, i: int, partition: int) -> Iterator[Step[State]]:
-    """The new owner reads the metadata: stable, so it waits for transactions that carry some."""
+    """The new owner reads the metadata. The read is stable: it waits for open transactions that contain metadata."""
     if is_undecided(model, state, partition):
         return
     views = change(state.processes[i].views, partition, _read(model, state.metadata[partition]))
@@ -49,7 +49,7 @@ def _assign(model: Detaching, state: State, i: int, partition: int) -> Iterator[
 
 
 def _read(model: Detaching, committed: Statuses) -> Statuses:
-    """What an owner makes of the metadata it finds."""
+    """Return the statuses that a new owner derives from the committed metadata."""
     if "entries below the position" in model.without:
         return tuple(SETTLED if status >= GONE else status for status in committed)
     if "all owners know entries" in model.without:
@@ -70,7 +70,7 @@ def _runs_in(model: Detaching, state: State, i: int, partition: int) -> bool:
 
 
 def _is_wanted(state: State, i: int) -> bool:
-    """Whether somebody else has fewer partitions."""
+    """Return whether another process has fewer partitions."""
     mine = state.owners.count(i)
     return any(
         p.alive and p.member and not p.parked and state.owners.count(j) < mine

@@ -1,4 +1,4 @@
-"""What a process does with the task that it runs: detach it, and end it."""
+"""How a process detaches the task that it runs, and how it ends the task."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def steps(model: Detaching, state: State, i: int) -> Iterator[Step[State]]:
 
 
 def _settle(model: Detaching, state: State, i: int, request: int) -> Iterator[Step[State]]:
-    """The answer and the metadata: in one transaction, where there are transactions."""
+    """Send the answer and the metadata: in one transaction under exactly-once."""
     process = state.processes[i]
     partition, index = model.places[request]
     view = process.views[partition]
@@ -78,7 +78,7 @@ def _settle(model: Detaching, state: State, i: int, request: int) -> Iterator[St
 
 
 def _detach(model: Detaching, state: State, i: int, request: int) -> Iterator[Step[State]]:
-    """Commit that this process goes on with the task. From then on the partition may move."""
+    """Commit that this process continues the task. From then on the partition may move."""
     process = state.processes[i]
     place = model.places[request]
     if process.member and not process.transaction and process.views[place[0]]:
@@ -87,7 +87,7 @@ def _detach(model: Detaching, state: State, i: int, request: int) -> Iterator[St
 
 
 def named(state: State, request: int) -> State:
-    """The metadata name a new holder. What a former one has released says nothing of it."""
+    """Return the state after the metadata name a new holder. A release by an earlier holder does not count."""
     if state.marks[request] != MARK_RELEASED:
         return state
     return state._replace(marks=change(state.marks, request, NO_MARK))
@@ -103,13 +103,13 @@ def detached(state: State, i: int) -> State:
 
 
 def is_named(model: Detaching, state: State, i: int, request: int) -> bool:
-    """The look: whether the committed metadata names this process as the holder."""
+    """Return whether the committed metadata names this process as the holder. This is the holder's look."""
     partition, index = model.places[request]
     return rules.is_named(state.metadata[partition][index], i)
 
 
 def _end(model: Detaching, state: State, i: int, task: Running) -> Iterator[Step[State]]:
-    """Pending mark, look, commit or abort."""
+    """Yield the next step: write a pending mark, look at the metadata, and commit or abort."""
     request, _, step = task
     if step == RUNNING:
         yield _begin(model, state, i, request)
@@ -133,7 +133,7 @@ def _begin(model: Detaching, state: State, i: int, request: int) -> Step[State]:
 
 
 def _look_after_mark(model: Detaching, state: State, i: int, request: int) -> Step[State]:
-    """With a write in between, which only the real coordinator takes, and only from a member."""
+    """Look at the metadata after another write, which only the real coordinator accepts, and only from a member."""
     if "write before a read" not in model.without and not state.processes[i].member:
         return Step(f"the write of {i} is refused", _at(state, i, RUNNING, transaction=()))
     passed = _at(state, i, WROTE) if model.writes_first(state) else allowed(state, i)
@@ -153,7 +153,7 @@ def allowed(state: State, i: int) -> State:
 
 
 def _find_out(model: Detaching, state: State, i: int, task: Running) -> Step[State]:
-    """The transaction is over and its outcome is not known: the mark tells it."""
+    """The transaction is over, and its outcome is not known. The mark shows the outcome."""
     request = task.request
     mark = Transaction(request, may_commit=True)
     if state.marks[request]:
@@ -166,7 +166,7 @@ def _find_out(model: Detaching, state: State, i: int, task: Running) -> Step[Sta
 
 
 def _release(model: Detaching, state: State, i: int, request: int) -> Step[State]:
-    """Leave the task to the owner. A mark of a holder that is not named any more says nothing."""
+    """Leave the task to the owner. A mark of a holder that is no longer named does not count."""
     partition, index = model.places[request]
     marks = state.marks
     if state.metadata[partition][index] == HELD + i:
@@ -194,12 +194,12 @@ def _at(state: State, i: int, step: int, **changes: Any) -> State:
 
 
 def over(state: State, i: int) -> State:
-    """The process has no task any more, and takes part again."""
+    """Return the state in which the process has no task, and takes part in the group again."""
     return with_process(state, i, task=(), transaction=(), parked=False)
 
 
 def superseded(model: Detaching, state: State, i: int) -> State:
-    """Drop the task. If this process owns the partition, it must not name itself any more."""
+    """Drop the task. If this process owns the partition, its entry must no longer name this process."""
     task, views = state.processes[i].task, state.processes[i].views
     assert task
     partition, index = model.places[task.request]

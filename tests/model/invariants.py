@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def broken(model: Detaching, state: State) -> str | None:
-    """The name of the first invariant that does not hold."""
+    """Return the name of the first invariant that does not hold, or None."""
     if model.guarantee == "exactly-once" and 2 in state.answers:
         return "never two committed answers"
     if model.guarantee == "at-most-once":
@@ -25,7 +25,7 @@ def broken(model: Detaching, state: State) -> str | None:
 
 
 def _lost(model: Detaching, state: State) -> bool:
-    """Whether the group has gone past a request that has no answer."""
+    """Return whether a request without an answer is committed as settled."""
     return any(
         state.metadata[partition][index] == SETTLED and not state.answers[request]
         for request, (partition, index) in enumerate(model.places)
@@ -33,7 +33,7 @@ def _lost(model: Detaching, state: State) -> bool:
 
 
 def _overtakes(model: Detaching, state: State) -> bool:
-    """Whether a task runs although one ahead of it has no answer; at-most-once: although one ahead of it runs, too."""
+    """Return whether a task runs before an earlier one is answered; at-most-once: while an earlier one runs."""
     running = {p.task.request: p.member for p in state.processes if p.task and p.alive}
     for request in running:
         ahead = range(request - model.places[request][1], request)
@@ -46,6 +46,6 @@ def _overtakes(model: Detaching, state: State) -> bool:
 
 
 def ended(state: State) -> bool:
-    """Every request is settled, and nothing runs."""
+    """Return whether every request is settled and nothing runs."""
     idle = all(not p.task and not p.transaction for p in state.processes)
     return idle and all(status == SETTLED for metadata in state.metadata for status in metadata)

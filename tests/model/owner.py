@@ -1,4 +1,4 @@
-"""What the owner of a partition does with the requests in it: its tasks, and the entries of others' tasks."""
+"""How the owner of a partition handles its requests: tasks of this process, and entries of tasks in other processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def steps(model: Detaching, state: State, i: int) -> Iterator[Step[State]]:
 
 
 def confirm(state: State, i: int, partition: int) -> State:
-    """A commit of the partition was confirmed: what waited for that goes on."""
+    """Return the state after a commit of the partition was confirmed. Vacating entries become vacated."""
     views = state.processes[i].views
     if VACATING not in views[partition]:
         return state
@@ -83,7 +83,7 @@ def _watch(model: Detaching, state: State, i: int, place: Place, status: int) ->
 
 
 def is_missing(state: State, i: int, request: int, status: int) -> bool:
-    """Whether a true look at the group shows no holder. A process knows of itself what it runs."""
+    """Return whether a correct look at the group shows no holder. A process knows whether it runs the task itself."""
     if status == GONE:
         return True
     holder = status - HELD
@@ -94,7 +94,7 @@ def is_missing(state: State, i: int, request: int, status: int) -> bool:
 
 
 def vacate(model: Detaching, state: State, i: int, place: Place) -> Step[State]:
-    """Commit that the entry names no holder any more."""
+    """Commit that the entry no longer names a holder."""
     after = with_status(state, i, place, VACATED)
     if "vacate before the read" not in model.without:
         after = confirm(commit(model, after, i, place[0]), i, place[0])
@@ -102,7 +102,7 @@ def vacate(model: Detaching, state: State, i: int, place: Place) -> Step[State]:
 
 
 def taken_over(model: Detaching) -> int:
-    """At most once, what has lost its holder is counted as lost. Otherwise it starts again."""
+    """Return the new status of a request without a holder. At-most-once, it is lost. Otherwise it starts again."""
     return SETTLED if model.guarantee == "at-most-once" and "no requeue" not in model.without else OPEN
 
 
@@ -118,7 +118,7 @@ def _delete_mark(model: Detaching, state: State, i: int, place: Place) -> Iterat
 
 
 def _work(model: Detaching, state: State, i: int, place: Place, status: int) -> Iterator[Step[State]]:
-    """Start a task. One that is short is over at once."""
+    """Start a task. A short task ends in the same step."""
     partition, index = place
     process, request = state.processes[i], model.request(*place)
     waits = model.ordered and "order" not in model.without

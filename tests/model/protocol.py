@@ -1,8 +1,7 @@
-"""The protocol of detached tasks, as the steps that its processes, its broker and its faults can make.
+"""The protocol of detached tasks, as steps of processes, of the broker and of faults.
 
-Each step is one exchange with the broker, or less. A process may stop between any two of them for any time: that is
-what the order in which the explorer makes steps means. So a freeze needs no step; only the broker's reaction to it
-does.
+Each step is at most one exchange with the broker. Between any two steps a process may pause for any time, because the
+explorer makes the steps in every order. So a freeze needs no step. Only the broker's reaction to a freeze is a step.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ FAULTS = frozenset({"crash", "freeze", "lost answer", "stale read", "wrong look"
 
 @dataclass(frozen=True)
 class Detaching:
-    """One form of the protocol, and what may happen to it.
+    """One form of the protocol, and the faults that may happen.
 
     ``partitions``: how many requests each has. ``long``: the requests that may be detached; the others take no time.
     ``split``: a task that is not detached sends its answer and commits it in two steps. ``deletes``: marks that were
-    seen are deleted. ``releases``: a holder may leave a task to the owner. ``without``: what is left out.
+    seen are deleted. ``releases``: a holder may leave a task to the owner. ``without``: the parts that are left out.
     """
 
     partitions: tuple[int, ...] = (2, 1)
@@ -51,7 +50,7 @@ class Detaching:
         return sum(self.partitions[:partition]) + index
 
     def writes_first(self, state: State) -> bool:
-        """Whether owner and holder write before they read. Without stale reads to come, that is one step."""
+        """Return whether owner and holder write before they read. If no stale read can follow, both are one step."""
         return "write before a read" not in self.without and "stale read" in self.kinds and state.faults > 0
 
     def start(self) -> State:

@@ -23,7 +23,7 @@ PLACE, OFFSET, ATTEMPT = Partition("requests", 0), 5, 1
 
 
 def _holder(status: int) -> str:
-    """How the metadata names the holder. A process that is gone or vacated has had some name, too."""
+    """Return the name of the holder in the metadata. A holder that is gone or vacated has had a name, too."""
     return holder_of(f"{max(status - HELD, 0):08x}", 1)
 
 
@@ -37,7 +37,7 @@ def _entry(status: int) -> Detached:
 
 @cache
 def is_named(status: int, process: int) -> bool:
-    """Whether the committed status of a request allows this process to commit its answer."""
+    """Return whether the committed status of a request allows this process to commit its answer."""
     is_entry = status >= GONE or status in {VACATED, VACATING, LOOKED}
     metadata = CommitMetadata(detached={OFFSET: _entry(status)} if is_entry else {})
     name = _claim(HELD + process)
@@ -46,7 +46,7 @@ def is_named(status: int, process: int) -> bool:
 
 @cache
 def step_of_owner(status: int, mark: int, *, pending: bool, missing: bool) -> Step:
-    """What the owner does about a request with an entry."""
+    """Return the owner's next step for a request with an entry."""
     claim, task = _claim(status), _entry(status)
     left = {MARK_SETTLED: settled_mark(claim), MARK_RELEASED: released_mark(claim, ATTEMPT, 0)}.get(mark)
     seen = UNKNOWN if pending and not mark else read_mark(task, left)

@@ -1,4 +1,4 @@
-"""The protocol of detached tasks, in every state that it can reach; and without each of its parts, one at a time.
+"""The protocol of detached tasks in every state that it can reach, both complete and without each single part.
 
 ``MODEL=large`` explores larger forms as well, for many minutes.
 """
@@ -28,7 +28,7 @@ ORDER = "order"
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", FORMS)
-def test_the_protocol_keeps_its_promises(name: str) -> None:
+def test_the_protocol_keeps_its_guarantees(name: str) -> None:
     """Under each guarantee: an answer is committed once, nothing is lost or started twice, and everything ends."""
     found = explore(FORMS[name])
     assert found.invariant is None, "\n".join(found.trace)
@@ -61,13 +61,13 @@ def test_the_protocol_keeps_its_promises(name: str) -> None:
     ],
 )
 def test_each_part_of_the_protocol_is_needed(part: str, form: Detaching, invariant: str) -> None:
-    """Left out alone, it breaks what it is there for."""
+    """Without the part, the invariant that it protects is broken."""
     found = explore(replace(form, without=frozenset({part})))
     assert found.invariant == invariant, "\n".join(found.trace)
 
 
 def test_an_overtaken_request_is_found() -> None:
-    """The second request of a partition, beside a detached first one."""
+    """The second request of a partition starts beside a detached first request."""
     form = Detaching((2,), faults=0, ordered=True, long=frozenset({0, 1}), without=frozenset({"order"}))
     assert explore(form).invariant == "order"
 
@@ -76,7 +76,7 @@ def test_an_overtaken_request_is_found() -> None:
 
 
 class Count(NamedTuple):
-    """Counts up to a limit, where it ends, unless it stands still at ``stuck``. Two ways lead to each number."""
+    """Counts up to a limit and ends there, unless it stops at ``stuck``. Two steps lead to each number."""
 
     limit: int
     stuck: int = -1
@@ -107,12 +107,12 @@ def test_every_state_is_visited_once() -> None:
     assert (found.invariant, found.states, found.steps) == (None, 11, 20)
 
 
-def test_a_broken_invariant_comes_with_the_shortest_way_to_it() -> None:
+def test_a_broken_invariant_is_reported_with_the_shortest_trace() -> None:
     found = explore(Count(10, forbidden=5))
     assert (found.invariant, len(found.trace)) == ("forbidden", 3)
 
 
-def test_a_state_that_only_a_fault_leads_on_from_does_not_end() -> None:
+def test_a_state_that_only_a_fault_can_leave_is_reported_as_stuck() -> None:
     found = explore(Count(10, stuck=4))
     assert (found.invariant, found.trace) == ("ends", ("two", "two"))
 

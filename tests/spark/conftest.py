@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 hypothesis_profiles.load()
-# Spark's Python workers import pandas-on-Spark in places, which asks for this.
+# Spark's Python workers sometimes import pandas-on-Spark, which requires this variable.
 os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
 JAVA = "spark.driver.extraJavaOptions"
-# For tables of a few rows Spark spends its time on planning again and on compiling what it generates. Measured on a job
-# of `answers` that takes 6.7 s of CPU: 5.4 s without the former, 6.0 s without the latter. The programs that tests
-# start keep Spark's defaults.
+# For tables of a few rows, Spark spends its time on repeated planning and on the compilation of generated code.
+# Measured on a job of `answers` that takes 6.7 s of CPU: 5.4 s without the former, 6.0 s without the latter. The
+# programs that tests start keep Spark's defaults.
 TINY = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-SECONDS = 480  # the first test of a process also starts the JVM, and streams take their time on a busy machine
+SECONDS = 480  # the first test of a process also starts the JVM, and streams are slow on a busy machine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's tests get more time than others, unless they say themselves how much they need."""
+    """Give the Spark tests more time than others, unless a test has its own time limit."""
     for item in items:
         if "spark" in item.path.parts and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SECONDS))
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session. More threads than cores, for tasks wait for Kafka; a task is retried as on a cluster."""
+    """Yield the session. It has more threads than cores, as tasks wait for Kafka. It retries tasks like a cluster."""
     folder = tmp_path_factory.mktemp("spark")
     options = {
         **TINY,

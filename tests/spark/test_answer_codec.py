@@ -1,4 +1,4 @@
-"""The codec of answers against protobuf itself: the same bytes, the same values, never an exception."""
+"""The codec of answers, compared with protobuf: the same bytes, the same values, never an exception."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spark.support.codec import decoded, int32, record, texts
 from tests.spark.support.messages import NewerFields, OldResponse
 from worker.codec import Outcome, Response
 
-GROUPS = b"\x1b" * 99 + b"\x1c" * 99  # within each other, about as deep as protobuf goes
+GROUPS = b"\x1b" * 99 + b"\x1c" * 99  # nested about as deeply as protobuf allows
 
 
 @st.composite
@@ -78,9 +78,9 @@ def test_random_bytes_are_read_as_protobuf_reads_them_or_kept_with_the_reason(va
 @given(st.lists(st.none() | st.binary(max_size=12) | responses().map(Response.SerializeToString), max_size=5))
 @example([b"\x08\x07", GROUPS, b"\x0b\x0c"])
 @example([b"\x08\x07", b"\x0c"])  # the end of a group that never began
-@example([b"\x08\x07", b"\x0a\x7f"])  # longer than it says: not to be made up of its neighbours
+@example([b"\x08\x07", b"\x0a\x7f"])  # shorter than its length says: the next message must not fill it
 @example([b"\x08" * 127, b"x" * 128, b"", b"\x0a\x00"])
-def test_a_batch_is_read_as_its_messages_are(values: list[bytes | None]) -> None:
+def test_a_batch_is_read_like_its_separate_messages(values: list[bytes | None]) -> None:
     rows = decoded(*(record(value) for value in [*values, *reversed(values)])) if values else []
     for value, row in zip([*values, *reversed(values)], rows, strict=True):
         assert_as_protobuf(value, row)
@@ -91,7 +91,7 @@ def assert_as_protobuf(value: bytes | None, row: dict[str, Any] | None = None) -
         (row,) = decoded(record(value))
     try:
         message = Response.FromString(value) if value else None
-    except Exception:  # noqa: BLE001 - whatever protobuf says to it
+    except Exception:  # noqa: BLE001 - any error of protobuf
         message = None
     if message is None:
         assert row["decode_error"]
@@ -125,7 +125,7 @@ def assert_same(row: dict[str, Any], message: Response) -> None:
 
 
 def time_of(timestamp: Any) -> dt.datetime | None:
-    """By protobuf's own conversion, which refuses what is out of its bounds."""
+    """Return a timestamp as protobuf converts it, or None if protobuf refuses it as out of bounds."""
     try:
         timestamp.ToJsonString()
         found: dt.datetime = timestamp.ToDatetime(tzinfo=dt.UTC)
@@ -139,8 +139,8 @@ def test_a_null_value_is_kept_with_the_reason() -> None:
     assert (row["decode_error"], row["raw"]) == ("null value", None)
 
 
-def test_an_empty_value_is_an_answer_only_where_it_can_be_one() -> None:
-    """No bytes at all say "sequence 0, not processed", which is an answer to request 0 and to no other."""
+def test_an_empty_value_is_an_answer_to_request_0_only() -> None:
+    """An empty value means "sequence 0, not processed", which is an answer to request 0 and to no other."""
     first, other = decoded(record(b"", b"j/0000000000"), record(b"", b"j/0000000001"))
     assert (first["sequence"], first["isprocessed"], first["decode_error"]) == (0, False, None)
     assert (other["sequence"], other["decode_error"], other["raw"]) == (None, "empty value", b"")
@@ -152,7 +152,7 @@ def test_a_large_result_is_read() -> None:
     assert row["result"] == result
 
 
-def test_what_is_there_and_empty_is_not_null() -> None:
+def test_an_empty_submessage_is_not_null() -> None:
     message = Response(sequence=1)
     for part in (message.error, message.origin, message.started_at, message.finished_at):
         part.SetInParent()
@@ -163,15 +163,15 @@ def test_what_is_there_and_empty_is_not_null() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 100, 130, 17_000, 3_000_000])
-def test_good_messages_are_parsed_at_once(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever their length. One by one they would be right too, and slow."""
+def test_valid_messages_are_parsed_in_one_step(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if they are long. Parsing them one by one would give the same result, but slowly."""
     monkeypatch.setattr(parsing, "_one_by_one", None)
     messages = [Response(sequence=number, result=bytes(length)) for number in range(1, 4)]
     answers, reasons = parsing.parse([message.SerializeToString() for message in messages])
     assert (answers, reasons) == (messages, {})
 
 
-def test_one_bad_message_leaves_its_neighbours_alone() -> None:
+def test_an_invalid_message_does_not_affect_its_neighbours() -> None:
     good = Response(sequence=3, isprocessed=True).SerializeToString()
     rows = decoded(record(good), record(b"\xff"), record(good))
     assert [row["sequence"] for row in rows] == [3, None, 3]

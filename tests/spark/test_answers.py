@@ -1,4 +1,4 @@
-"""From bronze to answers: one row for each request answered, and the exceptions beside it."""
+"""The tables made from bronze: answers, with one row for each answered request, and the exceptions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_request_has_its_first_answer(spark: SparkSession, settings: Answer
     assert [row.origin_offset for row in table(spark, settings, "dead_letters")] == [3]
 
 
-def test_tables_are_replaced(spark: SparkSession, settings: AnswersSettings) -> None:
+def test_a_second_call_replaces_the_tables(spark: SparkSession, settings: AnswersSettings) -> None:
     prepare(spark, settings, [answer(0)])
     answers(spark, settings)
     Bronze(spark, settings).write(tables.bronze(spark, [answer(1)]), "query", 1)
@@ -78,7 +78,7 @@ def test_tables_are_replaced(spark: SparkSession, settings: AnswersSettings) -> 
     assert spark.read.parquet(settings.answers).count() == 2
 
 
-def test_without_a_manifest_and_without_kafka_there_is_a_clear_line(
+def test_a_job_without_a_manifest_and_without_kafka_is_refused_with_a_clear_line(
     spark: SparkSession, settings: AnswersSettings
 ) -> None:
     with pytest.raises(JobError, match="has no manifest"):

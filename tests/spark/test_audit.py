@@ -1,4 +1,4 @@
-"""The audit of a job on a real Kafka: what is proved, and what it finds."""
+"""The audit of a job on a real Kafka: its verdict and its findings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_all_answered_once_is_proved(spark: SparkSession, site: Site) -> None:
 
 
 @pytest.mark.timeout(900)  # four audits
-def test_each_fault_is_named_and_an_open_transaction_leaves_it_undecided(spark: SparkSession, site: Site) -> None:
+def test_each_fault_is_named_and_an_open_transaction_leaves_the_job_undecided(spark: SparkSession, site: Site) -> None:
     planned(spark, site)
     requested = site.send_requests(range(ROWS))
     removed, doubled, late = set(range(3, 10)), set(range(50, 60)), 199
@@ -86,7 +86,7 @@ def test_each_fault_is_named_and_an_open_transaction_leaves_it_undecided(spark: 
         "verdict": "undecided",
         "open": 1,
         "blocked_partitions": 1,
-        "missing": 8,  # with the one that is open
+        "missing": 8,  # including the one whose answer is in the open transaction
         "duplicate": 10,
     }
     assert [entry["key"] for entry in written["lists"]["open"]] == [site.key(late).decode()]
@@ -112,7 +112,7 @@ def test_each_fault_is_named_and_an_open_transaction_leaves_it_undecided(spark: 
     assert {entry["sequence"] for entry in written["lists"]["missing"]} == removed
 
 
-def test_failures_and_dead_letters_are_answers(spark: SparkSession, site: Site) -> None:
+def test_failures_and_dead_letters_count_as_answers(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 10)
     requested = site.send_requests(range(10))
     site.send(site.dead_letters, [site.dead_letter(n, requested[n]) for n in (7, 8)])
@@ -132,7 +132,7 @@ def test_failures_and_dead_letters_are_answers(spark: SparkSession, site: Site) 
     ]
 
 
-def test_a_replayed_dead_letter_is_answered_once(spark: SparkSession, site: Site) -> None:
+def test_a_replayed_dead_letter_counts_as_answered_once(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 3)
     requested = site.send_requests(range(3))
     site.send(site.dead_letters, [site.dead_letter(1, requested[1])])
@@ -147,7 +147,7 @@ def test_a_replayed_dead_letter_is_answered_once(spark: SparkSession, site: Site
 
 
 def test_a_request_sent_twice_and_answered_twice_is_a_duplicate(spark: SparkSession, site: Site) -> None:
-    """Even if the first answer is a dead letter's: nobody replayed it."""
+    """Even if the first answer is DEAD_LETTERED, because the request was not replayed."""
     planned(spark, site, 2)
     requested, again = site.send_requests(range(2)), site.send_requests([1])
     site.send(site.acks, [site.answer(0, requested[0]), site.dead(1, requested[1]), site.answer(1, again[1])])
@@ -156,7 +156,7 @@ def test_a_request_sent_twice_and_answered_twice_is_a_duplicate(spark: SparkSess
     assert (findings.verdict, findings.counts.duplicate) == (Verdict.DISPROVED, 1)
 
 
-def test_without_a_manifest_the_request_topic_is_what_counts(spark: SparkSession, site: Site) -> None:
+def test_without_a_manifest_the_request_topic_defines_the_planned_requests(spark: SparkSession, site: Site) -> None:
     records = [Record(f"any key {n}".encode(), site.dead_letter(n, site.send_requests([n])[n]).value) for n in range(2)]
     places = [*site.send_requests(range(2, 12)).values(), *site.send(site.requests, records)]
     first = site.committed(site.requests)
@@ -175,8 +175,8 @@ def test_without_a_manifest_the_request_topic_is_what_counts(spark: SparkSession
     assert listed(site, "missing", "partition", "offset") == {min(everywhere)}
 
 
-def test_a_job_that_nobody_planned_is_refused_among_others(spark: SparkSession, site: Site) -> None:
-    """The name is a mistake. A follow-up with its parent's key is no request of the planned job."""
+def test_an_unplanned_job_is_refused_if_all_requests_belong_to_other_jobs(spark: SparkSession, site: Site) -> None:
+    """The name is a typing error. A follow-up request with its parent's key is no request of the planned job."""
     planned(spark, site, 2)
     sent = site.send_requests(range(2))
     site.send(site.acks, [site.answer(n, sent[n]) for n in range(2)])
@@ -202,7 +202,7 @@ def test_answers_in_another_order_than_their_requests_are_counted(spark: SparkSe
     assert listed(site, "out_of_order", "origin_offset") == {(requested[mine[0]].offset,)}
 
 
-def test_other_jobs_of_the_lake_are_their_own_business(spark: SparkSession, site: Site) -> None:
+def test_answers_of_other_jobs_of_the_lake_are_not_unexpected(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 2)
     tables.plan(spark, f"{site.lake}/manifest/job=other", 5)
     requested = site.send_requests(range(2))
@@ -213,10 +213,10 @@ def test_other_jobs_of_the_lake_are_their_own_business(spark: SparkSession, site
     assert (findings.verdict, findings.counts.of_other_jobs, findings.counts.unexpected) == (Verdict.PROVED, 1, 0)
 
 
-def test_what_is_collected_during_an_audit_is_left_to_the_next(
+def test_answers_collected_during_an_audit_are_left_to_the_next_audit(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The requests are read before the answers, so without a manifest new answers would seem to answer none."""
+    """The audit reads requests before answers. Without a manifest, new answers would seem to belong to no request."""
     sent = site.send_requests(range(3))
     site.send(site.acks, [site.answer(n, sent[n]) for n in range(3)])
     collect(spark, site.collecting())
@@ -235,7 +235,7 @@ def test_what_is_collected_during_an_audit_is_left_to_the_next(
     assert (counts.answered, counts.duplicate, counts.unexpected) == (3, 1, 0)
 
 
-def test_waiting_ends_when_the_transaction_does(spark: SparkSession, site: Site) -> None:
+def test_an_audit_that_waits_is_decided_once_the_open_transaction_has_ended(spark: SparkSession, site: Site) -> None:
     planned(spark, site, 2)
     requested = site.send_requests(range(2))
     site.send(site.acks, [site.answer(0, requested[0])])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SECONDS = {"planned": 50.0, "shuffled": 70.0}
 
 
-def test_the_goal_is_for_shuffled_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_goal_applies_to_shuffled_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     def results(_rows: int, _heap: str, order: str, *_: Any) -> list[dict[str, Any]]:
         return [{"audit_seconds": SECONDS[order], "floor_seconds": 10.0, "peak_rss_mib": 1}]
 

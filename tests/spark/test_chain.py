@@ -1,4 +1,4 @@
-"""The audit of stages whose requests the handlers of the stage before have sent."""
+"""The audit of stages whose requests come from the handlers of the previous stage."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ STAGES = ("fetch", "count")
 
 
 class Stage(Site):
-    """A stage: its topics, and a job in the lake of all."""
+    """A stage: its topics, and a job in the lake that all stages share."""
 
     def follow(self, places: dict[int, Place]) -> dict[int, Place]:
-        """The follow-up requests of these requests, with the keys of their parents; where they are."""
+        """Send follow-up requests of these requests, with the keys of their parents. Return their places."""
         numbers = list(places)
         records = [Record(f"fetch/{n:010d}".encode(), request(n, f"next {n}"), parent(places[n])) for n in numbers]
         return dict(zip(numbers, self.send(self.requests, records), strict=True))
@@ -49,7 +49,7 @@ def job_of(spark: SparkSession, stage: Site) -> Job:
 
 
 def audited(spark: SparkSession, stage: Site, **options: Any) -> Any:
-    """Collect, answers and audit of a stage."""
+    """Run collect, answers and audit for a stage. Return the result of the audit."""
     job = job_of(spark, stage)
     job.collect()
     job.answers()
@@ -62,7 +62,7 @@ def stages(broker: Broker, tmp_path: Path) -> list[Stage]:
 
 
 def sent_first(spark: SparkSession, first: Site) -> dict[int, Place]:
-    """The requests of the first stage, planned and submitted."""
+    """Plan and submit the requests of the first stage. Return their places."""
     job = job_of(spark, first)
     job.plan(spark.range(ROWS).selectExpr("id", "concat('a ', id) as payload"), id="id", payload="payload")
     job.submit()
@@ -70,11 +70,11 @@ def sent_first(spark: SparkSession, first: Site) -> dict[int, Place]:
 
 
 @pytest.mark.timeout(600)  # four audits
-def test_a_stage_is_proved_by_the_answers_of_the_stage_before(spark: SparkSession, stages: list[Stage]) -> None:
+def test_a_stage_is_proved_by_the_answers_of_the_previous_stage(spark: SparkSession, stages: list[Stage]) -> None:
     first, second = stages
     places = sent_first(spark, first)
     failed = {3: places.pop(3)}
-    first.answer_all(failed, isprocessed=False, outcome=OK + 1)  # a failure sends nothing
+    first.answer_all(failed, isprocessed=False, outcome=OK + 1)  # a failed request sends no follow-up request
     first.answer_all(places)
     second.answer_all(second.follow(places))
     job = job_of(spark, second)
@@ -99,7 +99,7 @@ def test_a_stage_is_proved_by_the_answers_of_the_stage_before(spark: SparkSessio
     assert found.lists["follow_ups"] == [{"parent": "/".join(map(str, places[5])), "follow_ups": 2}]
 
 
-def test_requests_are_counted_by_their_parents(spark: SparkSession) -> None:
+def test_follow_up_requests_are_counted_by_their_parents(spark: SparkSession) -> None:
     answers = spark.createDataFrame(
         [("t", 0, 1, "OK"), ("t", 0, 2, "OK"), ("t", 0, 3, "FAILED"), ("t", 0, 4, "OK")],
         "origin_topic string, origin_partition int, origin_offset long, outcome string",

@@ -28,7 +28,7 @@ SECONDS = 180.0
 
 
 class Stage:
-    """The workers of a stage, which send its results to the next one's request topic."""
+    """The workers of a stage, which send its results to the request topic of the next stage."""
 
     def __init__(self, site: Site, next_topic: str, folder: Path) -> None:
         self.site, self._folder, self.kills = site, folder, 0
@@ -84,7 +84,7 @@ def stages(broker: Broker, tmp_path: Path) -> Iterator[list[Stage]]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes minutes; E2E_LONG=1 runs it")
-def test_three_stages_of_workers_that_are_killed_are_proved(spark: SparkSession, stages: list[Stage]) -> None:
+def test_three_stages_are_proved_although_their_workers_are_killed(spark: SparkSession, stages: list[Stage]) -> None:
     last = stages[-1]
     job = job_of(spark, stages[0].site)
     table = spark.range(ROWS).selectExpr("id", "concat('a ', id) as payload")

@@ -1,4 +1,4 @@
-"""Mistakes of the user end in a clear line and a code, options come from the environment too, help is quick."""
+"""The command line: a clear line and an exit code for each error, options from the environment, and quick help."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KAFKA = {"KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1", "KAFKA_REQUEST_TOPIC": "r", "K
 def run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, list[str]]]:
-    """Runs a command here, in the tests' own session; returns its code and what it said on stderr."""
+    """Return a function that runs a command in the tests' session. It returns the exit code and the lines on stderr."""
     monkeypatch.chdir(tmp_path)
 
     def command(*arguments: str, **variables: str) -> tuple[int, list[str]]:
@@ -101,7 +101,9 @@ def test_help_is_quick_and_needs_no_spark() -> None:
         ),
     ],
 )
-def test_wrong_options_and_settings(run: Any, arguments: list[str], variables: dict[str, str], line: str) -> None:
+def test_a_wrong_option_or_setting_is_an_error_with_code_64_and_its_cause(
+    run: Any, arguments: list[str], variables: dict[str, str], line: str
+) -> None:
     found, lines = run(*arguments, **variables)
     assert found == 64
     assert line in "\n".join(lines)
@@ -113,10 +115,10 @@ def test_wrong_options_and_settings(run: Any, arguments: list[str], variables: d
     ("error", "code"),
     [(MemoryError(), 3), (JobError("no manifest"), 3), (KeyError("x"), 3), (BrokerError("away"), 4), (None, 0)],
 )
-def test_an_audit_that_fails_is_no_verdict(
+def test_an_audit_that_fails_has_another_exit_code_than_a_verdict(
     run: Any, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int
 ) -> None:
-    """1 says disproved, and 2 undecided: a crash is neither."""
+    """Code 1 means disproved, and 2 means undecided. A crash is neither."""
 
     def crashes(*_: Any) -> int:
         if error is not None:
@@ -127,7 +129,7 @@ def test_an_audit_that_fails_is_no_verdict(
     assert run("audit", "--job", "j", "--lake", "l", **KAFKA)[0] == code
 
 
-def test_a_run_whose_audit_fails_has_the_same_code(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_audit_fails_has_the_exit_code_of_a_failed_audit(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> int:
         raise AuditFailedError from MemoryError("no more")
 
@@ -136,7 +138,7 @@ def test_a_run_whose_audit_fails_has_the_same_code(run: Any, monkeypatch: pytest
     assert (code, lines[-1]) == (3, "MemoryError: no more")
 
 
-def test_failed_answers_can_fail_a_scheduled_audit(
+def test_an_audit_fails_if_the_failed_answers_reach_the_given_limit(
     spark: SparkSession, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = AuditResult(job="j", requests_from="manifest", counts=Counts(planned=9, answered=9, failed=3))
@@ -147,7 +149,7 @@ def test_failed_answers_can_fail_a_scheduled_audit(
     assert (codes, run(*command, **KAFKA)[0]) == ([1, 0], 0)
 
 
-def test_what_is_wrong_with_the_table_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+def test_the_error_of_a_wrong_table_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1, 1], "payload": ["a", "b"]}), tmp_path / "doubled.parquet")
     (tmp_path / "bad.jsonl").write_text('{"id": 1, "payload": "a"}\n{"id": \n')
     table = ["plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id"]
@@ -174,18 +176,20 @@ def test_what_is_wrong_with_the_table_is_one_line(spark: SparkSession, run: Any,
         ("/data.csv/work", "parquet"),
     ],
 )
-def test_the_ending_names_the_format(uri: str, kind: str) -> None:
+def test_the_ending_of_a_uri_determines_the_format(uri: str, kind: str) -> None:
     assert format_of(uri) == kind
 
 
-def test_a_table_of_another_format_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+def test_the_error_of_a_table_in_another_format_is_one_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
     (tmp_path / "work").write_text("id,payload\n1,a\n")
     code, lines = run("plan", "--job", "j", "--lake", "lake", "--payload", "payload", "--id", "id", "--input", "work")
     assert (code, len(lines)) == (1, 1)
     assert lines[0].endswith("work is not a Parquet file: name its format with --input-format")
 
 
-def test_a_lake_that_cannot_be_written_is_one_short_line(spark: SparkSession, run: Any, tmp_path: Path) -> None:
+def test_the_error_of_a_lake_that_cannot_be_written_is_one_short_line(
+    spark: SparkSession, run: Any, tmp_path: Path
+) -> None:
     pq.write_table(pa.table({"id": [1], "payload": ["a"]}), tmp_path / "in.parquet")
     table = ["--input", "in.parquet", "--id", "id", "--payload", "payload"]
     code, lines = run("plan", "--job", "j", "--lake", "/proc/nowhere", *table)
@@ -193,7 +197,7 @@ def test_a_lake_that_cannot_be_written_is_one_short_line(spark: SparkSession, ru
     assert lines[0].startswith("pipeline: Mkdirs failed to create file:/proc/nowhere/")
 
 
-def test_a_broker_out_of_reach_is_one_line(spark: SparkSession, run: Any) -> None:
+def test_the_error_of_an_unreachable_broker_is_one_line(spark: SparkSession, run: Any) -> None:
     code, lines = run("submit", "--job", "j", "--lake", "lake", **KAFKA)
     assert code == 4
     assert lines[-1].startswith("pipeline: looking up topic r failed at Kafka 127.0.0.1:1")
@@ -201,7 +205,7 @@ def test_a_broker_out_of_reach_is_one_line(spark: SparkSession, run: Any) -> Non
 
 
 @pytest.mark.parametrize("command", ["submit", "audit"])
-def test_a_broker_out_of_reach_of_a_task_has_the_same_code(
+def test_a_broker_error_in_a_spark_task_ends_the_command_with_code_4(
     spark: SparkSession, run: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     def sending(_batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -226,7 +230,7 @@ def test_options_come_from_the_environment(spark: SparkSession, run: Any, tmp_pa
 # ---------------------------------------------------------------- the parts
 
 
-def test_the_environment_leaves_other_programs_alone() -> None:
+def test_variables_of_other_programs_are_ignored_and_misspelt_ones_refused() -> None:
     names = {parameter.name for command in main.cli.commands.values() for parameter in command.params if parameter.name}
     kubernetes = {"PIPELINE_SERVICE_HOST": "1", "PIPELINE_PORT": "tcp://1", "PIPELINE_PORT_80_TCP": "x"}
     assert environment.options({**kubernetes, "PIPELINE_WHATEVER": "x", "PIPELINE_JOB": "j"}, names) == {"job": "j"}
@@ -240,7 +244,7 @@ def test_the_environment_leaves_other_programs_alone() -> None:
             environment.options(wrong, names)
 
 
-def test_errors_in_tasks_are_told_by_their_last_line() -> None:
+def test_an_error_in_a_spark_task_is_reported_by_its_last_line() -> None:
     from pyspark.errors import PythonException  # noqa: PLC0415
 
     trace = 'An exception was thrown\nTraceback (most recent call last):\n  File "x"\n'
@@ -251,8 +255,8 @@ def test_errors_in_tasks_are_told_by_their_last_line() -> None:
     assert format_error(KeyError("a fault of ours")) is None
 
 
-def test_a_jvm_that_is_gone_is_one_line() -> None:
-    """However py4j puts it: the likeliest end of a JVM is the kernel's, for want of memory."""
+def test_the_error_of_a_jvm_that_has_died_is_one_line() -> None:
+    """This holds for every error that py4j raises then. Most likely, the kernel killed the JVM for lack of memory."""
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # noqa: PLC0415 - py4j has no types
 
     for error in (Py4JNetworkError("answer from Java side is empty"), ConnectionRefusedError(111, "refused")):

@@ -1,4 +1,4 @@
-"""The codec of requests, keys and dead letters against protobuf itself."""
+"""The codec of requests, keys and dead letters, compared with protobuf."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @given(st.lists(st.tuples(sequences, texts, st.none() | texts), min_size=1))
-def test_a_request_has_the_bytes_of_protobuf(rows: list[tuple[int, str, str | None]]) -> None:
+def test_a_request_is_encoded_as_by_protobuf(rows: list[tuple[int, str, str | None]]) -> None:
     for (sequence, payload, deadline), out in zip(rows, encoded(*rows), strict=True):
         if sequence or payload:
             assert out["value"] == Request(sequence=sequence, payload=payload).SerializeToString()
@@ -41,14 +41,14 @@ def test_a_request_has_the_bytes_of_protobuf(rows: list[tuple[int, str, str | No
 
 
 @given(int32, texts)
-def test_negative_and_zero_sequences_have_the_bytes_of_protobuf(sequence: int, payload: str) -> None:
+def test_negative_and_zero_sequences_are_encoded_as_by_protobuf(sequence: int, payload: str) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([sequence], pa.int32()), pa.array([payload])], ["sequence", "payload"])
     message = Request(sequence=sequence, payload=payload)
     (value,) = requests.values(batch).to_pylist()
     assert value == (message.SerializeToString() or b"\x08\x00")
 
 
-def test_the_first_request_is_never_an_empty_value_which_the_worker_would_take_for_garbage() -> None:
+def test_the_first_request_never_has_an_empty_value_that_the_worker_would_reject() -> None:
     (out,) = encoded((0, "", None))
     assert out["value"]
     assert Request.FromString(out["value"]) == Request()
@@ -60,7 +60,7 @@ def test_an_older_reader_understands_a_request() -> None:
 
 
 @given(int32, texts)
-def test_the_sequence_of_a_dead_request_is_read(sequence: int, payload: str) -> None:
+def test_the_sequence_of_a_dead_lettered_request_is_read(sequence: int, payload: str) -> None:
     newer = NewerFields(priority=-1, labels="hot").SerializeToString()
     value = OldRequest(sequence=sequence, payload=payload).SerializeToString() + newer
     assert answers._sequence(value) == sequence
@@ -74,7 +74,7 @@ def test_the_sequence_of_a_dead_request_is_read(sequence: int, payload: str) -> 
 @example(b"j/2147483648")
 @example("j/\u0661234567890".encode())
 @example(b"\xff/0000000001")
-def test_a_key_is_taken_apart_as_it_was_made(key: bytes) -> None:
+def test_a_key_is_split_into_job_and_sequence(key: bytes) -> None:
     (row,) = decoded(record(b"\x08\x07", key))
     assert row["key"] == key
     try:
@@ -86,13 +86,13 @@ def test_a_key_is_taken_apart_as_it_was_made(key: bytes) -> None:
 
 
 def split_key(key: str) -> tuple[str, int] | None:
-    """The job and the sequence that a key names, or None if it is no key of this form."""
+    """Return the job and the sequence that a key names, or None if the key does not have this form."""
     match = re.match(PATTERN.replace("$", r"\Z"), key)
     return (match["job"], int(match["sequence"])) if match and int(match["sequence"]) <= LARGEST else None
 
 
 @given(st.from_regex(r"\A[A-Za-z0-9._-]{1,8}\Z"), sequences)
-def test_keys_are_ours_again(job: str, sequence: int) -> None:
+def test_an_encoded_key_is_split_into_the_same_job_and_sequence(job: str, sequence: int) -> None:
     (out,) = encoded((sequence, "x", None), job=job)
     assert split_key(out["key"].decode()) == (job, sequence)
 
@@ -110,7 +110,7 @@ def dead_letter(value: bytes | None = b"\xff", **headers: bytes | None) -> dict[
     return row
 
 
-def test_a_dead_letter_says_where_it_came_from_and_why() -> None:
+def test_a_dead_letter_is_decoded_with_its_origin_and_error() -> None:
     value = Request(sequence=9, payload="p").SerializeToString()
     row = dead_letter(
         value,
@@ -132,7 +132,7 @@ def test_a_dead_letter_says_where_it_came_from_and_why() -> None:
 @example(b"99999999999999999999", None)
 @example(b"9223372036854775808", None)
 @example("\u00b2".encode(), None)
-def test_strange_headers_of_dead_letters_are_null(content: bytes | None, value: bytes | None) -> None:
+def test_invalid_headers_of_dead_letters_become_null(content: bytes | None, value: bytes | None) -> None:
     row = dead_letter(value, x_origin_partition=content, x_origin_offset=content, x_attempts=content)
     assert row["raw"] == value
     if content is None or not content.isdigit():
@@ -142,7 +142,7 @@ def test_strange_headers_of_dead_letters_are_null(content: bytes | None, value: 
 # ---------------------------------------------------------------- in Spark
 
 
-def test_spark_agrees_on_the_columns(spark: SparkSession) -> None:
+def test_spark_and_the_codec_have_the_same_columns(spark: SparkSession) -> None:
     value = Response(sequence=1, attempt=2**32 - 1, outcome="OK").SerializeToString()
     value = bytes(value) + b"\x4a\x02\x08\x01"  # started_at: one second after the epoch
     headers = [("k", b"v"), ("n", None), ("n", b""), ('"\u00e9\n', bytes(range(256)))]
@@ -157,7 +157,7 @@ def test_spark_agrees_on_the_columns(spark: SparkSession) -> None:
     assert (dead.kind, dead.raw) == ("dead_letter", None)
 
 
-def test_spark_makes_the_records_of_requests(spark: SparkSession) -> None:
+def test_spark_encodes_a_manifest_as_records_of_requests(spark: SparkSession) -> None:
     manifest = spark.range(5).select(
         F.col("id").cast("int").alias("sequence"),
         F.col("id").cast("string").alias("payload"),

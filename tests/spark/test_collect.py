@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.kafka_broker import Broker
 
-_admin: Any = admin  # not all it has is in the types
+_admin: Any = admin  # the types of the library are incomplete
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def places(spark: SparkSession, site: Site) -> list[tuple[str, int, int]]:
 
 
 def other_reader(site: Site) -> list[tuple[str, int, int]]:
-    """All the files there are, as somebody sees them who knows nothing of this program."""
+    """Return the records of all files, as a reader sees them that does not know this program."""
     rows = arrow.dataset(f"{site.lake}/bronze/topic={site.acks}").to_table(columns=["topic", "partition", "offset"])
     return sorted((row["topic"], row["partition"], row["offset"]) for row in rows.to_pylist())
 
@@ -46,7 +46,7 @@ def in_topics(site: Site, *topics: str) -> list[tuple[str, int, int]]:
     return sorted((name, partition, offset) for name in topics for partition, offset, _ in site.committed(name))
 
 
-def test_every_committed_record_is_a_row_whatever_it_is(spark: SparkSession, site: Site) -> None:
+def test_every_committed_record_becomes_a_row_whatever_its_content(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(20))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(10)])
     site.send(site.acks, [Record(b"\xff\x00", b"\xff\xff"), Record(None, None), Record(b"x", b"")])
@@ -68,14 +68,14 @@ def test_every_committed_record_is_a_row_whatever_it_is(spark: SparkSession, sit
 
 
 def test_a_small_batch_is_one_file(spark: SparkSession, site: Site) -> None:
-    """Each task would need a Python worker, and write a file."""
+    """With more tasks, each one would need a Python worker and write a file."""
     requested = site.send_requests(range(30))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(30)])
     collect(spark, site.collecting())
     assert len(list(Path(site.lake).glob(f"bronze/topic={site.acks}/query=*/batch=*/*.parquet"))) == 1
 
 
-def test_what_was_collected_is_not_collected_again(spark: SparkSession, site: Site) -> None:
+def test_collected_records_are_not_collected_again(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(30))
     for begin in (0, 10, 20):
         site.send(site.acks, [site.answer(n, requested[n]) for n in range(begin, begin + 10)])
@@ -85,7 +85,7 @@ def test_what_was_collected_is_not_collected_again(spark: SparkSession, site: Si
     assert len(tables.parts(Bronze(spark, site.collecting()))) > 3
 
 
-def test_a_new_checkpoint_on_an_old_table_neither_overwrites_nor_skips(spark: SparkSession, site: Site) -> None:
+def test_a_new_checkpoint_on_an_old_table_neither_overwrites_nor_skips_records(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(40))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
@@ -96,13 +96,13 @@ def test_a_new_checkpoint_on_an_old_table_neither_overwrites_nor_skips(spark: Sp
     assert places(spark, site) == other_reader(site) == in_topics(site, site.acks, site.dead_letters)
 
 
-def test_what_a_killed_writer_left_under_a_lost_checkpoint_is_removed(spark: SparkSession, site: Site) -> None:
+def test_an_incomplete_batch_under_a_lost_checkpoint_is_removed(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(40))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
     bronze = Bronze(spark, site.collecting())
     (part,) = tables.parts(bronze)
-    # As it looks when the machine goes down while the files of the next batch are moved into place.
+    # This is the state after the machine fails while the files of the next batch are moved into place.
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(20, 40)])
     collect(spark, site.collecting())
     (second,) = [other for other in tables.parts(bronze) if other != part]
@@ -112,12 +112,12 @@ def test_what_a_killed_writer_left_under_a_lost_checkpoint_is_removed(spark: Spa
     assert places(spark, site) == other_reader(site) == in_topics(site, site.acks)
 
 
-def test_two_checkpoints_side_by_side_do_not_make_two_rows(spark: SparkSession, site: Site) -> None:
+def test_a_record_that_two_checkpoints_have_stored_is_read_once(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(10))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(10)])
     collect(spark, site.collecting())
     bronze = Bronze(spark, site.collecting())
-    shutil.move(f"{site.lake}/bronze", f"{site.lake}/aside")  # where the other one does not see it
+    shutil.move(f"{site.lake}/bronze", f"{site.lake}/aside")  # where the second collect does not see it
     shutil.rmtree(f"{site.lake}/checkpoints")
     collect(spark, site.collecting())
     shutil.copytree(f"{site.lake}/aside", f"{site.lake}/bronze", dirs_exist_ok=True)
@@ -125,7 +125,7 @@ def test_two_checkpoints_side_by_side_do_not_make_two_rows(spark: SparkSession, 
     assert places(spark, site) == in_topics(site, site.acks)
 
 
-def test_deleted_records_are_an_error(spark: SparkSession, site: Site) -> None:
+def test_records_deleted_before_they_were_collected_are_an_error(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(60))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(30)])
     collect(spark, site.collecting())
@@ -143,7 +143,7 @@ def test_deleted_records_are_an_error(spark: SparkSession, site: Site) -> None:
     assert [query["allow_data_loss"] for query in queries].count(True) == 1
 
 
-def test_losses_under_a_new_checkpoint_are_noted(spark: SparkSession, site: Site) -> None:
+def test_losses_under_a_new_checkpoint_are_recorded(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(40))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
@@ -157,7 +157,7 @@ def test_losses_under_a_new_checkpoint_are_noted(spark: SparkSession, site: Site
     assert all("were deleted before" in line for line in query["lost"])
 
 
-def test_a_dead_letter_topic_may_come_later(spark: SparkSession, site: Site) -> None:
+def test_a_dead_letter_topic_may_be_created_later(spark: SparkSession, site: Site) -> None:
     delete_topic(site.bootstrap, site.dead_letters)
     requested = site.send_requests(range(2))
     site.send(site.acks, [site.answer(0, requested[0])])
@@ -182,7 +182,7 @@ def delete_all(site: Site) -> None:
 
 @pytest.mark.parametrize("more", [False, True])
 def test_a_recreated_topic_is_an_error(spark: SparkSession, site: Site, *, more: bool) -> None:
-    """Also where the new one has grown past the offsets of the old one, which Spark does not notice."""
+    """Even if the new topic has grown past the offsets of the old one, which Spark does not notice."""
     requested = site.send_requests(range(60))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(20)])
     collect(spark, site.collecting())
@@ -198,7 +198,7 @@ def test_a_recreated_topic_is_an_error(spark: SparkSession, site: Site, *, more:
     assert places(spark, site) == before
 
 
-def test_an_open_transaction_hides_what_is_behind_it_and_loses_nothing(spark: SparkSession, site: Site) -> None:
+def test_an_open_transaction_delays_the_records_behind_it_and_loses_none(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests(range(30))
     records = [site.answer(n, requested[n])._replace(partition=0) for n in range(30)]
     site.send(site.acks, records[:10])
@@ -211,14 +211,14 @@ def test_an_open_transaction_hides_what_is_behind_it_and_loses_nothing(spark: Sp
     assert places(spark, site) == in_topics(site, site.acks)
 
 
-def test_without_an_ack_topic_there_is_a_clear_line(spark: SparkSession, site: Site) -> None:
+def test_a_missing_ack_topic_is_a_clear_error(spark: SparkSession, site: Site) -> None:
     kafka = site.kafka.model_copy(update={"ack_topic": "nowhere"})
     settings = site.collecting()
     with pytest.raises(BrokerError, match="there is no topic 'nowhere'"):
         collect(spark, type(settings)(kafka=kafka, **{**site.common, "available_now": True, "follow": False}))
 
 
-def test_brokers_that_do_not_answer_the_stream_cannot_be_reached(
+def test_a_stream_that_cannot_reach_the_brokers_raises_a_broker_error(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1500"}
@@ -228,7 +228,7 @@ def test_brokers_that_do_not_answer_the_stream_cannot_be_reached(
         collect(spark, site.collecting())
 
 
-def test_the_day_of_a_record_is_that_of_its_timestamp(spark: SparkSession, site: Site) -> None:
+def test_the_date_of_a_record_is_the_day_of_its_timestamp(spark: SparkSession, site: Site) -> None:
     requested = site.send_requests([0])
     site.send(site.acks, [site.answer(0, requested[0])])
     collect(spark, site.collecting())

@@ -1,6 +1,6 @@
-"""Collecting while it is killed, again and again; and as a service that is told to stop.
+"""A collect that is killed again and again, and a collect as a service that is asked to stop.
 
-Each moment and each victim comes once. ``E2E_LONG=1``: each pair of them, and 200,000 answers.
+Each moment and each victim occurs once. With ``E2E_LONG=1``, each pair of them occurs, with 200,000 answers.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ def wait_for(running: Program, condition: Callable[[], bool]) -> None:
 
 
 class Lake:
-    """How far a collect has come, as seen in its files."""
+    """The progress of a collect, as seen in its files."""
 
     def __init__(self, site: Site) -> None:
         self._bronze = Path(site.lake, "bronze", f"topic={site.acks}")
         self._commits = Path(site.lake, "checkpoints", f"job={site.job}", "commits")
 
     def next_batch(self) -> int:
-        """The number of the first batch that is not committed."""
+        """Return the number of the first batch that is not committed."""
         return 1 + max((int(file.name) for file in self._commits.glob("*") if file.name.isdecimal()), default=-1)
 
     def has(self, batch: int, name: str) -> bool:
-        """Whether the folder of a batch has such a file."""
+        """Return whether the folder of a batch has such a file."""
         return any(self._bronze.glob(f"query=*/batch={batch}/{name}"))
 
 
 def moments(lake: Lake, batch: int) -> list[Callable[[], bool]]:
-    """When to kill: in the middle of writing a batch; once it is written, most often before its commit; between two."""
+    """Return the moments of kills: while a batch is written; after that, mostly before its commit; between batches."""
     return [
         lambda: lake.has(batch, "_temporary") or lake.next_batch() > batch,
         lambda: lake.has(batch, "_SUCCESS"),
@@ -71,7 +71,7 @@ def moments(lake: Lake, batch: int) -> list[Callable[[], bool]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600 if LONG else 1200)
-def test_killed_at_the_worst_moments_every_record_is_there_once(
+def test_kills_at_the_worst_moments_lose_and_repeat_no_record(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     site = Site(broker, tmp_path)
@@ -84,7 +84,7 @@ def test_killed_at_the_worst_moments_every_record_is_there_once(
     more = ("--available-now", "--max-offsets", str(BATCH))
     for number in range(KILLS):
         turn, moment = divmod(number, 3)
-        batch = lake.next_batch() + turn % 2  # the first of a process, which may be a torn one, or its second
+        batch = lake.next_batch() + turn % 2  # the process's first batch, which may be a torn one, or its second
         with program(command(site, *more), environment, tmp_path) as running:
             wait_for(running, moments(lake, batch)[moment])
             running.strike(VICTIMS[(turn + moment) % 3])
@@ -105,7 +105,9 @@ def test_killed_at_the_worst_moments_every_record_is_there_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_service_stops_cleanly_and_goes_on_where_it_was(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_a_service_stops_cleanly_and_the_next_collect_continues(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     site = Site(broker, tmp_path)
     requested = site.send_requests(range(2_000))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(1_500)])

@@ -34,7 +34,7 @@ def settings(tmp_path: Path) -> CompactSettings:
 
 
 def fill(spark: SparkSession, settings: CompactSettings, batches: int, committed: int | None = None) -> Bronze:
-    """``batches`` batches of ten rows under a checkpoint that is past the first ``committed`` of them."""
+    """Write ``batches`` batches of ten rows, and a checkpoint that has committed the first ``committed`` of them."""
     Submission("", "exactly-once", ack_topic=tables.ACKS).write(spark, settings)
     bronze, checkpoint = Bronze(spark, settings), Path(settings.checkpoint)
     for batch in range(batches):
@@ -60,7 +60,9 @@ def files(settings: CompactSettings) -> list[str]:
     return [file for file in arrow.dataset(folder(settings)).files if "/_" not in file]
 
 
-def test_folders_become_one_with_the_same_rows(spark: SparkSession, settings: CompactSettings) -> None:
+def test_a_compaction_merges_folders_into_one_with_the_same_rows(
+    spark: SparkSession, settings: CompactSettings
+) -> None:
     bronze = fill(spark, settings, 4)
     before = sorted(map(str, bronze.stored().collect()))
     assert compact(spark, settings) == 4
@@ -70,7 +72,9 @@ def test_folders_become_one_with_the_same_rows(spark: SparkSession, settings: Co
     assert compact(spark, settings) == 0
 
 
-def test_days_that_are_not_closed_are_left_alone(spark: SparkSession, settings: CompactSettings) -> None:
+def test_a_batch_with_rows_of_a_day_that_is_not_closed_is_not_compacted(
+    spark: SparkSession, settings: CompactSettings
+) -> None:
     bronze = fill(spark, settings, 3)
     late = [answer(90), answer(91, date=NEXT)]
     bronze.write(tables.bronze(spark, late), QUERY, 3)
@@ -79,7 +83,7 @@ def test_days_that_are_not_closed_are_left_alone(spark: SparkSession, settings: 
     assert offsets(bronze) == [*range(30), 90, 91]
 
 
-def test_a_batch_that_may_be_written_again_is_left_alone(spark: SparkSession, settings: CompactSettings) -> None:
+def test_a_batch_that_may_be_written_again_is_not_compacted(spark: SparkSession, settings: CompactSettings) -> None:
     bronze = fill(spark, settings, 4, committed=3)
     assert compact(spark, settings) == 3
     bronze.write(tables.bronze(spark, [answer(30 + number) for number in range(10)]), QUERY, 3)
@@ -87,7 +91,7 @@ def test_a_batch_that_may_be_written_again_is_left_alone(spark: SparkSession, se
     assert arrow.dataset(folder(settings)).count_rows() == 40
 
 
-def test_batches_whose_commits_spark_has_removed_are_final(spark: SparkSession, settings: CompactSettings) -> None:
+def test_batches_whose_commits_spark_has_removed_are_compacted(spark: SparkSession, settings: CompactSettings) -> None:
     """Of 150 batches Spark keeps the commits of the last 100."""
     Submission("", "exactly-once", ack_topic=tables.ACKS).write(spark, settings)
     bronze, checkpoint = Bronze(spark, settings), Path(settings.checkpoint)
@@ -104,7 +108,7 @@ def test_batches_whose_commits_spark_has_removed_are_final(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("step", ["rename", "delete"])
-def test_killed_at_any_step_nothing_is_lost_and_the_next_one_ends_it(
+def test_a_compaction_killed_at_any_step_loses_nothing_and_the_next_one_completes_it(
     spark: SparkSession, settings: CompactSettings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     bronze = fill(spark, settings, 4)
@@ -134,7 +138,7 @@ def test_two_compactions_at_the_same_time_show_no_row_twice(spark: SparkSession,
     assert offsets(bronze) == [*range(40)]
 
 
-def test_a_reader_at_work_notices_nothing(spark: SparkSession, settings: CompactSettings) -> None:
+def test_a_reader_sees_each_row_once_during_a_compaction(spark: SparkSession, settings: CompactSettings) -> None:
     bronze, seen, over = fill(spark, settings, 6), [], threading.Event()
 
     def look() -> None:
@@ -151,7 +155,7 @@ def test_a_reader_at_work_notices_nothing(spark: SparkSession, settings: Compact
     assert set(seen) == {60}
 
 
-def test_who_has_listed_the_old_files_gets_an_error_and_looks_again(
+def test_a_reader_that_has_listed_the_old_files_reads_again_after_the_error(
     spark: SparkSession, settings: CompactSettings
 ) -> None:
     bronze = fill(spark, settings, 3)

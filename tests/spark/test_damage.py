@@ -30,13 +30,13 @@ ROWS = 20
 
 
 def data_files(folder: str) -> list[Path]:
-    """The files with rows, the largest first."""
+    """Return the files with rows, those with the most rows first."""
     files = [file for file in Path(folder).rglob("part-*.parquet") if pq.read_metadata(file).num_rows]
     return sorted(files, key=lambda file: pq.read_metadata(file).num_rows, reverse=True)
 
 
 def empty(file: Path) -> None:
-    """As after a power failure, before the disk has the data."""
+    """Leave the file empty, as after a power failure before the disk has the data."""
     file.write_bytes(b"")
 
 
@@ -59,7 +59,7 @@ def flip_offset(file: Path) -> None:
 
 
 def without_checksum(damage: Callable[[Path], None]) -> Callable[[Path], None]:
-    """The damage to a file that was copied without Hadoop's checksums beside it, or is on HDFS."""
+    """Return the same damage for a file without Hadoop's checksum beside it, such as a copied file or one on HDFS."""
 
     def damaged(file: Path) -> None:
         damage(file)
@@ -79,7 +79,7 @@ DAMAGES = {
 
 @pytest.fixture
 def site(spark: SparkSession, broker: Broker, tmp_path: Path) -> Site:
-    """A job whose second batch disproves it: it has a second answer to a request."""
+    """Return the site of a job whose second batch disproves it: the batch has a second answer to a request."""
     site = Site(broker, tmp_path, partitions=1)
     tables.plan(spark, site.auditing().manifest, ROWS)
     sent = site.send_requests(range(ROWS))
@@ -92,7 +92,7 @@ def site(spark: SparkSession, broker: Broker, tmp_path: Path) -> Site:
 
 
 def judged(spark: SparkSession, site: Site) -> str:
-    """The verdict, or the line of the error with which the audit failed."""
+    """Return the verdict, or the one-line error with which the audit failed."""
     try:
         result = audit(spark, site.auditing())
     except Exception as error:  # noqa: BLE001 - as the command line does
@@ -105,7 +105,7 @@ def judged(spark: SparkSession, site: Site) -> str:
 
 
 @pytest.mark.timeout(900)  # six audits
-def test_a_damaged_bronze_proves_nothing(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_a_job_with_a_damaged_bronze_is_never_proved(spark: SparkSession, site: Site, tmp_path: Path) -> None:
     bronze = Bronze(spark, site.auditing())
     first, second = data_files(bronze.path)
     shutil.copytree(site.lake, tmp_path / "backup")
@@ -123,14 +123,14 @@ def test_a_damaged_bronze_proves_nothing(spark: SparkSession, site: Site, tmp_pa
     assert "bronze lacks 1 of the batches that were collected" in judged(spark, site)
     shutil.rmtree(site.lake)
     shutil.copytree(tmp_path / "backup", site.lake)
-    # The audit does not read the results. Who reads them notices the damage.
+    # The audit does not read the results. ``answers`` reads them, and notices the damage.
     without_checksum(lambda file: flip(file, "result"))(first)
     with pytest.raises(Exception, match=first.name) as caught:
         answers(spark, site.answering())
     assert len(format_error(caught.value) or []) == 1
 
 
-def test_a_damaged_manifest_proves_nothing(spark: SparkSession, site: Site) -> None:
+def test_a_job_with_a_damaged_manifest_is_never_proved(spark: SparkSession, site: Site) -> None:
     (largest, *_) = data_files(site.auditing().manifest)
     without_checksum(lambda file: flip(file, "source_id"))(largest)
     assert largest.name in judged(spark, site)
@@ -140,7 +140,7 @@ def test_a_damaged_manifest_proves_nothing(spark: SparkSession, site: Site) -> N
     assert "_manifest.json is damaged" in judged(spark, site)
 
 
-def test_a_loss_is_not_compacted_away(spark: SparkSession, site: Site) -> None:
+def test_a_compaction_refuses_batches_with_lost_rows(spark: SparkSession, site: Site) -> None:
     bronze = Bronze(spark, site.auditing())
     assert bronze.parquet is not None
     without_checksum(empty)(data_files(bronze.path)[1])

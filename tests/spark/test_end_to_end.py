@@ -1,7 +1,8 @@
-"""The whole way on real Spark and real Kafka: a table is planned, submitted, answered, collected, and proved; then
-faults are put in, and the audit names exactly those.
+"""All steps on real Spark and real Kafka: a table is planned, submitted, answered, collected, and proved. Then the test
+adds faults, and the audit names exactly these.
 
-``E2E_LONG=1``, with 200,000 requests. Each step and each fault has a case in ``test_run.py`` and ``test_audit.py``.
+``E2E_LONG=1`` runs it, with 200,000 requests. Each step and each fault has a case in ``test_run.py`` and
+``test_audit.py``.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def listed(site: Site, name: str, *columns: str) -> set[tuple[Any, ...]]:
 
 
 def without(site: Site, removed: set[int]) -> dict[bytes, bytes]:
-    """Move to an ack topic that has every answer but those of ``removed``; returns the answers by key."""
+    """Move to an ack topic that has every answer but those of ``removed``. Return all answers by key."""
     found, gone = site.records(site.acks), {site.key(n) for n in removed}
     site.move_acks()
     site.send(site.acks, [Record(seen.key, seen.value) for seen in found if seen.key not in gone])
@@ -65,7 +66,9 @@ def without(site: Site, removed: set[int]) -> dict[bytes, bytes]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes two minutes; E2E_LONG=1 runs it")
-def test_from_a_table_to_a_proof_and_to_the_faults_put_in(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_the_audit_proves_a_job_and_then_names_each_added_fault(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     site = Site(broker, tmp_path, job="e2e")
     submitted(spark, site, tmp_path)
     answered(site, "--transactional")

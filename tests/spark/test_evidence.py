@@ -1,6 +1,6 @@
-"""A proof is only as good as what it looks at: each way to a false *proved*, on a real broker, ends undecided.
+"""The evidence of an audit, on a real broker: no known way leads to a false *proved*.
 
-The numbers P1 to P11 are those of the review in which these ways were listed.
+The numbers P1 to P11 are those of the review that listed the ways to a false *proved*.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.kafka_broker import Broker
 
 ROWS = 30
-_admin: Any = admin  # not all it has is in the types
+_admin: Any = admin  # the types of the library are incomplete
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def site(broker: Broker, tmp_path: Path) -> Site:
 
 
 def failed(spark: SparkSession, site: Site, **more: Any) -> list[str]:
-    """The evidence that an audit does not have, as it reports it."""
+    """Return the failed evidence of an audit, as the audit reports it."""
     settings = site.auditing(**more)
     bronze = Bronze(spark, settings)
     requests = expected_requests(spark, settings, settings.kafka)
@@ -52,7 +52,7 @@ def failed(spark: SparkSession, site: Site, **more: Any) -> list[str]:
 
 
 def answered(spark: SparkSession, site: Site, rows: int = ROWS) -> None:
-    """A job that would be proved."""
+    """Plan a job and answer all its requests, so that an audit would prove it."""
     tables.plan(spark, site.auditing().manifest, rows)
     sent = site.send_requests(range(rows))
     site.send(site.acks, [site.answer(n, sent[n]) for n in range(rows)])
@@ -71,32 +71,32 @@ def set_policy(site: Site, topic: str, policy: str) -> None:
     resource = _admin.ConfigResource(_admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in client.incremental_alter_configs([resource]).values():
         future.result(30)
-    time.sleep(0.2)  # the broker that answers may learn it a moment later
+    time.sleep(0.2)  # the broker that replies may get the new policy a moment later
 
 
 def submitted(spark: SparkSession, site: Site, payload: str, *, lake: str | None = None, **more: Any) -> Any:
-    """Submit a table whose payloads all begin so."""
+    """Submit a table whose payloads all begin with ``payload``."""
     frame = spark.range(ROWS).selectExpr("id", f"concat('{payload}', id) as payload")
     source = Source(frame=frame, id="id", payload="payload")
     common = site.common | ({"lake": lake} if lake else {})
     return submit(spark, SubmitSettings(kafka=site.kafka, source=source, **common, **more))
 
 
-def test_p1_answers_of_other_data_under_the_same_name_prove_nothing(
+def test_p1_answers_of_another_run_under_the_same_job_name_prove_nothing(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
-    """The lake of the first data is gone: only the topics know of it."""
+    """The lake of the first run is deleted, so only the topics show that the run existed."""
     submitted(spark, site, "first")
     responder.main(site.bootstrap, site.requests, site.acks, ROWS, transactional=False)
     shutil.rmtree(site.lake)
     done = submitted(spark, site, "second", new_run=True)
-    # Answers to the first run that come late. Those from before the submit are not in the job's view.
+    # Late answers to the first run. Answers from before the submit are not in the job's view.
     site.send(site.acks, [Record(seen.key, seen.value) for seen in site.records(site.acks)])
     collect(spark, site.collecting())
     result = audit(spark, site.auditing())
     assert (result.verdict, result.counts.missing, result.counts.answered) == (Verdict.DISPROVED, ROWS, 0)
     assert (result.counts.of_other_runs, result.run) == (ROWS, done.run)
-    # Answers that name no run, as older workers write them, may be to either.
+    # Answers that name no run, as older workers write them, may belong to either run.
     sent = site.send_requests(range(ROWS))
     site.send(site.acks, [site.answer(n, sent[n]) for n in range(ROWS)])
     collect(spark, site.collecting())
@@ -106,7 +106,7 @@ def test_p1_answers_of_other_data_under_the_same_name_prove_nothing(
     assert "answers name no run, and the job was also submitted as r" in reason
 
 
-def test_p2_a_manifest_that_lost_rows_proves_nothing(spark: SparkSession, site: Site) -> None:
+def test_p2_a_job_whose_manifest_has_lost_rows_is_undecided(spark: SparkSession, site: Site) -> None:
     answered(spark, site)
     collect(spark, site.collecting())
     assert failed(spark, site) == []
@@ -121,7 +121,7 @@ def test_p2_a_manifest_that_lost_rows_proves_nothing(spark: SparkSession, site: 
     assert [one["name"] for one in written["evidence"] if one["state"] == "failed"] == ["the manifest is complete"]
 
 
-def test_p3_and_p6_what_was_deleted_or_recreated_after_collecting(spark: SparkSession, site: Site) -> None:
+def test_p3_and_p6_deleted_records_and_a_recreated_topic_fail_the_evidence(spark: SparkSession, site: Site) -> None:
     answered(spark, site)
     collect(spark, site.collecting())
     site.send(site.acks, [Record(site.key(1), b"garbage", partition=p) for p in range(site.partitions)])
@@ -134,8 +134,8 @@ def test_p3_and_p6_what_was_deleted_or_recreated_after_collecting(spark: SparkSe
     assert any("records were cut off" in line for line in lines)
 
 
-def test_a_topic_that_expired_when_all_was_collected_is_no_loss(spark: SparkSession, site: Site) -> None:
-    """Also behind the markers of transactions, which no row of the table stands for."""
+def test_records_that_expire_after_they_were_collected_are_no_loss(spark: SparkSession, site: Site) -> None:
+    """The topic also has transaction markers, for which the table has no rows."""
     tables.plan(spark, site.auditing().manifest, ROWS)
     sent = site.send_requests(range(ROWS))
     site.transaction([site.answer(n, sent[n]) for n in range(ROWS)], "commit")
@@ -144,7 +144,9 @@ def test_a_topic_that_expired_when_all_was_collected_is_no_loss(spark: SparkSess
     assert failed(spark, site) == []
 
 
-def test_p4_and_p5_a_compacted_topic_and_a_first_collect_that_came_late(spark: SparkSession, site: Site) -> None:
+def test_p4_and_p5_a_compacted_topic_or_a_late_first_collect_fails_the_evidence(
+    spark: SparkSession, site: Site
+) -> None:
     answered(spark, site)
     delete_up_to_the_end(site, site.acks)
     site.send(site.acks, [Record(site.key(1), b"garbage")])
@@ -164,7 +166,7 @@ def test_what_expired_before_the_submit_is_nobodys_loss(spark: SparkSession, sit
     assert failed(spark, site) == []
 
 
-def test_p7_p8_p9_without_a_manifest_the_request_topics_must_be_whole(
+def test_p7_p8_p9_without_a_manifest_the_request_topics_must_be_complete(
     spark: SparkSession, site: Site, broker: Broker
 ) -> None:
     sent = site.send_requests(range(6))
@@ -195,7 +197,7 @@ class _With(Site):
         self.kafka = kafka
 
 
-def test_p10_a_second_answer_is_no_replay_because_nobody_can_tell(spark: SparkSession, site: Site) -> None:
+def test_p10_a_second_answer_to_a_deleted_request_leaves_the_job_undecided(spark: SparkSession, site: Site) -> None:
     tables.plan(spark, site.auditing().manifest, 2)
     sent, again = site.send_requests(range(2)), site.send_requests([1])
     site.send(site.dead_letters, [site.dead_letter(1, sent[1])])
@@ -207,7 +209,7 @@ def test_p10_a_second_answer_is_no_replay_because_nobody_can_tell(spark: SparkSe
     assert "replays are known to be replays" in result.pending[0]
 
 
-def test_p11_files_that_are_missing_are_an_error_whatever_the_site_has_set(spark: SparkSession, site: Site) -> None:
+def test_p11_missing_files_are_an_error_even_if_spark_is_set_to_ignore_them(spark: SparkSession, site: Site) -> None:
     answered(spark, site)
     collect(spark, site.collecting())
     table = Bronze(spark, site.auditing()).read()
@@ -224,7 +226,7 @@ def test_p11_files_that_are_missing_are_an_error_whatever_the_site_has_set(spark
             spark.conf.unset(name)
 
 
-def test_a_dead_letter_topic_that_is_gone_after_collecting_is_missed(spark: SparkSession, site: Site) -> None:
+def test_a_dead_letter_topic_deleted_after_a_collect_fails_the_evidence(spark: SparkSession, site: Site) -> None:
     answered(spark, site, 2)
     delete_topic(site.bootstrap, site.dead_letters)
     assert collect(spark, site.collecting()).complete

@@ -1,4 +1,4 @@
-"""Small files by Hadoop's file systems, here the local one."""
+"""Small files on Hadoop's file systems, here the local one."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ def test_a_pattern_finds_paths(spark: SparkSession, tmp_path: Path) -> None:
     assert files.glob(f"{tmp_path}/b/*") == files.glob(f"{tmp_path}/b") == []
 
 
-def test_what_is_not_there_is_said(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_the_file(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="nothing does not exist"):
         Files(spark).read(f"{tmp_path}/nothing")

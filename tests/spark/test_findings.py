@@ -1,4 +1,4 @@
-"""What follows from what an audit has found. No Spark, no Kafka."""
+"""The conclusions from the findings of an audit. No Spark, no Kafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_all_answered_once_is_proved() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_any_fault_disproves(fault: str) -> None:
+def test_any_fault_disproves_the_job(fault: str) -> None:
     found = findings(**{fault: 1})
     assert found.verdict is Verdict.DISPROVED
     assert len(found.violations) == 1
@@ -38,18 +38,18 @@ def test_any_fault_disproves(fault: str) -> None:
 
 @pytest.mark.parametrize("question", OPEN)
 @pytest.mark.parametrize("fault", [None, *FAULTS])
-def test_what_is_open_leaves_it_undecided_whatever_else(question: str, fault: str | None) -> None:
+def test_an_open_question_leaves_the_job_undecided_despite_any_fault(question: str, fault: str | None) -> None:
     assert findings(**{question: 2}, **({fault: 1} if fault else {})).verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("remark", REMARKS)
-def test_remarks_decide_nothing(remark: str) -> None:
+def test_remarks_do_not_change_the_verdict(remark: str) -> None:
     found = findings(**{remark: 3})
     assert found.verdict is Verdict.PROVED
     assert found.warnings[0].startswith("3 ")
 
 
-def test_a_job_without_requests_proves_nothing() -> None:
+def test_a_job_without_requests_is_undecided() -> None:
     assert findings(planned=0, answered=0).verdict is Verdict.UNDECIDED
 
 
@@ -57,7 +57,7 @@ def test_a_job_without_requests_proves_nothing() -> None:
     ("fault", "verdict"),
     [
         (None, Verdict.UNDECIDED),
-        ("missing", Verdict.UNDECIDED),  # it may be among the lost ones
+        ("missing", Verdict.UNDECIDED),  # the answer may be among the lost records
         ("duplicate", Verdict.DISPROVED),
         ("unexpected", Verdict.DISPROVED),
         ("undecodable", Verdict.DISPROVED),
@@ -87,7 +87,7 @@ def test_percentiles_are_within_one_percent() -> None:
     assert found["count"] == len(values)
 
 
-def test_histograms_of_two_halves_make_that_of_the_whole() -> None:
+def test_the_merged_histograms_of_two_halves_equal_that_of_the_whole() -> None:
     values = [1.5**number for number in range(20)]
     halves = merged([*buckets(values[:10]), *buckets(values[10:])])
     whole = buckets(values)
@@ -95,7 +95,7 @@ def test_histograms_of_two_halves_make_that_of_the_whole() -> None:
     assert summary(halves)["longest"] == summary(whole)["longest"]
 
 
-def test_no_value_has_no_percentiles_and_the_least_is_nothing() -> None:
+def test_no_values_have_no_percentiles_and_the_least_duration_counts_as_zero() -> None:
     assert summary([]) == {}
     least = math.floor(math.log(LEAST) / math.log(GROWTH))
     assert summary([Bucket(least, 4, 0.0, 0.0)])["p50"] == middle(least) == 0.0

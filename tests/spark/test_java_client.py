@@ -1,4 +1,4 @@
-"""How Spark's connector reaches the brokers follows from what the user set for librdkafka."""
+"""The properties with which Spark's connector reaches the brokers, made from the user's settings for librdkafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_nothing_given_is_nothing_set() -> None:
+def test_no_property_is_set_without_settings_for_the_connection() -> None:
     assert java_properties({}) == {}
     assert java_properties({"linger.ms": "5", "fetch.min.bytes": "1"}) == {}
 
@@ -39,7 +39,7 @@ def test_a_password_becomes_a_login_module(mechanism: str, module: str) -> None:
     assert found["sasl.jaas.config"] == f'{module} required username="me" password="a\\"\\\\b";'
 
 
-def test_certificates_travel_as_texts(tmp_path: Path) -> None:
+def test_certificate_files_become_texts(tmp_path: Path) -> None:
     for name in ("ca", "chain", "key"):
         (tmp_path / name).write_text(f"-----{name}-----")
     given = {"ssl.ca.location": "ca", "ssl.certificate.location": "chain", "ssl.key.location": "key"}
@@ -54,7 +54,7 @@ def test_certificates_travel_as_texts(tmp_path: Path) -> None:
     }
 
 
-def test_what_has_no_counterpart_is_refused() -> None:
+def test_a_setting_without_a_java_counterpart_is_refused() -> None:
     for given in (
         {"enable.ssl.certificate.verification": "false"},
         {"sasl.mechanism": "MAGIC"},
@@ -64,12 +64,12 @@ def test_what_has_no_counterpart_is_refused() -> None:
             java_properties(given)
 
 
-def test_host_names_need_not_be_checked_where_the_user_says_so() -> None:
+def test_the_user_can_turn_off_the_check_of_host_names() -> None:
     name = "ssl.endpoint.identification.algorithm"
     assert java_properties({name: "none"}) == {name: ""}
 
 
-def test_oauth_has_its_client_and_a_handler() -> None:
+def test_oauth_settings_become_a_client_and_a_callback_handler() -> None:
     given = {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.client.id": "me",
@@ -83,7 +83,7 @@ def test_oauth_has_its_client_and_a_handler() -> None:
 
 
 def test_clients_of_executors_get_certificates_as_texts(tmp_path: Path) -> None:
-    """librdkafka takes both: a file that only the driver has would be of no use there."""
+    """librdkafka accepts files and texts. An executor could not read a file that only the driver has."""
     (tmp_path / "ca.pem").write_text("CA")
     given = {"ssl.ca.location": str(tmp_path / "ca.pem"), "ssl.key.password": "x", "ssl.certificate.location": "probe"}
     found = with_files_inlined(given)

@@ -32,7 +32,7 @@ SECONDS = 240.0  # a busy machine takes long to start Spark
 
 
 def counted(site: JobSite) -> Callable[[], int]:
-    """How many requests are committed by now."""
+    """Return a function that counts the requests that are committed by now."""
     topic = Topics(site.kafka).get(site.requests)
 
     def count() -> int:
@@ -69,7 +69,7 @@ def test_no_kill_loses_or_doubles_a_request(broker: Broker, tmp_path: Path) -> N
         with program(command("local[2]"), site.variables(), tmp_path) as running:
             there = wait_for(count, there + STEP, running)
             running.strike(VICTIMS[number % len(VICTIMS)])
-    with program(command("local[2,4]"), site.variables(), tmp_path) as running:  # where a task is tried again
+    with program(command("local[2,4]"), site.variables(), tmp_path) as running:  # Spark retries a failed task
         there = wait_for(count, there + STEP, running)
         running.strike(Victim.WORKERS)
         assert 0 < there < ROWS, "the kills came too late to show anything"

@@ -1,4 +1,4 @@
-"""A table becomes a manifest: dense, in order, once; and what is no fit table is refused in one line."""
+"""The plan of a job: a table becomes a manifest, dense and in order. An unfit table is refused with one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lake(tmp_path: Path) -> str:
 
 @pytest.fixture
 def make(spark: SparkSession, lake: str) -> Callable[..., tuple[Manifest, bool]]:
-    """Plans a job from a file."""
+    """Return a function that plans a job from a file."""
 
     def planned(uri: str, *, job: str = "j", write: bool = True, **source: Any) -> tuple[Manifest, bool]:
         described = Source(**{"uri": uri, "id": "id", "payload": "payload", **source})
@@ -44,14 +44,14 @@ def make(spark: SparkSession, lake: str) -> Callable[..., tuple[Manifest, bool]]
 
 
 def parquet(tmp_path: Path, **columns: Any) -> str:
-    """A file of several row groups, so that Spark may cut it."""
+    """Write a file of several row groups, so that Spark may split it. Return its path."""
     path = tmp_path / f"in-{len(list(tmp_path.iterdir()))}.parquet"
     pq.write_table(pa.table(columns), path, row_group_size=100)
     return str(path)
 
 
 def rows_of(lake: str, job: str = "j") -> list[dict[str, Any]]:
-    """The manifest as another Parquet reader sees it."""
+    """Return the manifest as another Parquet reader sees it."""
     files = Path(lake, "manifest", f"job={job}").glob("*.parquet")
     table = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
     assert table.schema.names == MANIFEST.fieldNames()
@@ -80,7 +80,7 @@ def test_sequences_are_dense_in_the_order_of_the_ids(
     assert unfinished(noted, sizes) == []  # type: ignore[arg-type]  # only its length counts
 
 
-def test_the_same_table_in_another_order_is_the_same_plan(tmp_path: Path, make: Any, lake: str) -> None:
+def test_the_same_rows_in_another_order_give_the_same_plan(tmp_path: Path, make: Any, lake: str) -> None:
     first, _ = make(parquet(tmp_path, id=[3, 1, 2], payload=["c", "a", "b"]))
     again, made = make(parquet(tmp_path, id=[1, 2, 3], payload=["a", "b", "c"]))
     assert (again, made) == (first, False)
@@ -112,7 +112,7 @@ def test_another_table_for_the_same_job_is_refused(
         ({"id": [1], "payload": [{"a": 1}]}, "column 'payload' is of type struct<a:bigint>, which has no text"),
     ],
 )
-def test_a_table_that_is_not_fit_is_refused(
+def test_an_unfit_table_is_refused_with_one_line(
     tmp_path: Path, make: Any, lake: str, columns: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(JobError, match=complaint) as caught:
@@ -128,13 +128,13 @@ def test_more_rows_than_sequences_are_refused(tmp_path: Path, make: Any, monkeyp
         make(parquet(tmp_path, id=[1, 2, 3], payload=["a", "b", "c"]))
 
 
-def test_without_write_nothing_is_made(tmp_path: Path, make: Any, lake: str) -> None:
+def test_a_plan_without_write_creates_no_manifest(tmp_path: Path, make: Any, lake: str) -> None:
     noted, made = make(parquet(tmp_path, id=[1], payload=["a"]), write=False)
     assert (noted.rows, made) == (1, True)
     assert not list(Path(lake).glob("manifest/*"))
 
 
-def test_the_digest_is_of_the_rows_not_of_their_order(spark: SparkSession) -> None:
+def test_the_digest_depends_on_the_rows_and_not_on_their_order(spark: SparkSession) -> None:
     rows = [(n, str(n), f"p{n}", "", 0, None) for n in range(50)]
     one, other = (local_dataframe(spark, some, MANIFEST) for some in (rows, rows[::-1]))
     assert digests_of(one) == digests_of(other.repartition(3))
@@ -149,7 +149,7 @@ def test_the_digest_is_of_the_rows_not_of_their_order(spark: SparkSession) -> No
 # ---------------------------------------------------------------- formats
 
 
-def test_csv_ids_that_are_numbers_count_as_such(tmp_path: Path, make: Any, lake: str) -> None:
+def test_csv_ids_that_are_numbers_are_sorted_as_numbers(tmp_path: Path, make: Any, lake: str) -> None:
     path = tmp_path / "in.csv"
     path.write_text('id,payload,due\n10,"say ""hi"", twice\nover",2026-01-01T00:00:00Z\nb,x,\n9,"1,5",\na,,\n')
     with pytest.raises(JobError, match="1 of 4 rows have no payload"):
@@ -182,7 +182,7 @@ def test_a_table_of_a_database_is_read_by_jdbc(spark: SparkSession, make: Any, l
     assert [row["payload"] for row in rows_of(lake)] == [f"p{n}" for n in range(20)]
 
 
-def test_times_become_deadlines_as_rfc_3339_writes_them(
+def test_times_become_deadlines_in_the_format_of_rfc_3339(
     spark: SparkSession, tmp_path: Path, make: Any, lake: str
 ) -> None:
     path = str(tmp_path / "times")
@@ -196,7 +196,7 @@ def test_a_column_may_have_a_dot_in_its_name(tmp_path: Path, make: Any, lake: st
     assert rows_of(lake)[0]["payload"] == "x"
 
 
-def test_parts_are_few_and_none_is_larger_than_a_task_can_sort() -> None:
+def test_the_parts_are_few_and_small_enough_for_a_task_to_sort() -> None:
     assert [default_parts(rows) for rows in (1, 50_000, 50_001, 10**7, 10**9)] == [1, 1, 2, 64, 1_000]
 
 
@@ -209,7 +209,7 @@ def test_a_table_of_a_catalog_is_planned_by_its_name(spark: SparkSession, make: 
 
 
 def test_a_delta_table_is_not_read_as_parquet(make: Any, tmp_path: Path) -> None:
-    """It would have the rows that were deleted or replaced, too."""
+    """As Parquet, it would include rows that were deleted or replaced."""
     pq.write_table(pa.table({"id": [1], "payload": ["a"]}), tmp_path / "part-0.parquet")
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(JobError, match="is a Delta table: give --input-format delta"):

@@ -1,4 +1,4 @@
-"""Batches that are written again after a kill, and what kills leave beside them."""
+"""Batches that are written again after a kill, and the files and folders that a kill leaves or loses."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from tests.kafka_broker import Broker
 
-_admin: Any = admin  # not all it has is in the types
+_admin: Any = admin  # the types of the library are incomplete
 QUERY = "0f3e"
 
 
 @pytest.fixture
 def bronze(spark: SparkSession, tmp_path: Path) -> Bronze:
-    """A table with one batch of ten rows."""
+    """Return a table with one batch of ten rows."""
     common = Common(job=tables.JOB, lake=str(tmp_path), progress="off")
     Submission("", "exactly-once", ack_topic=tables.ACKS).write(spark, common)
     bronze = Bronze(spark, common)
@@ -66,7 +66,7 @@ def test_a_complete_batch_is_not_written_again(spark: SparkSession, bronze: Bron
 
 
 def test_a_batch_without_a_count_gets_one(spark: SparkSession, bronze: Bronze) -> None:
-    """As if its writer was killed before it recorded the count."""
+    """This is the state after the writer was killed before it recorded the count."""
     (folder(bronze) / "_rows-10").unlink()
     before = sorted(folder(bronze).glob("*.parquet"))
     write(spark, bronze)
@@ -86,7 +86,7 @@ def test_a_torn_or_damaged_batch_is_written_again(spark: SparkSession, bronze: B
     assert (bronze.stored().count(), recorded(bronze)) == (12, ["_rows-12"])
 
 
-def test_the_draft_of_a_killed_writer_is_no_query(bronze: Bronze) -> None:
+def test_the_unfinished_query_file_of_a_killed_writer_is_ignored(bronze: Bronze) -> None:
     facts = {"checkpoint": "somewhere", "topics": {}, "allow_data_loss": False, "lost": []}
     bronze.record_query(QUERY, facts)
     Path(bronze.path, "_queries", "_3b1c").write_text('{"begun": "20')
@@ -94,7 +94,7 @@ def test_the_draft_of_a_killed_writer_is_no_query(bronze: Bronze) -> None:
 
 
 @pytest.mark.parametrize("lost", [["batch=0"], ["batch=1"], ["batch=0", "batch=1"]])
-def test_a_lost_folder_is_noticed(spark: SparkSession, bronze: Bronze, lost: list[str]) -> None:
+def test_lost_batch_folders_are_counted(spark: SparkSession, bronze: Bronze, lost: list[str]) -> None:
     write(spark, bronze, batch=1)
     bronze.record_query(QUERY, {"checkpoint": "deleted", "topics": {}, "batches": 2})
     assert bronze.lost_batches() == 0
@@ -103,15 +103,15 @@ def test_a_lost_folder_is_noticed(spark: SparkSession, bronze: Bronze, lost: lis
     assert bronze.lost_batches() == len(lost)
 
 
-def test_a_gap_is_noticed_without_a_recorded_number(spark: SparkSession, bronze: Bronze) -> None:
-    """As in a table of an earlier version."""
+def test_a_gap_is_noticed_without_a_recorded_number_of_batches(spark: SparkSession, bronze: Bronze) -> None:
+    """A table of an earlier version has no such number."""
     write(spark, bronze, batch=1)
     shutil.rmtree(folder(bronze))
     assert bronze.lost_batches() == 1
 
 
 @pytest.mark.parametrize("lost", ["", "/batch=0"])
-def test_a_lost_compacted_folder_is_noticed(spark: SparkSession, bronze: Bronze, lost: str) -> None:
+def test_the_batches_of_a_lost_compacted_folder_are_counted(spark: SparkSession, bronze: Bronze, lost: str) -> None:
     write(spark, bronze, batch=1)
     bronze.record_query(QUERY, {"checkpoint": "deleted", "topics": {}, "batches": 2})
     before = tables.NOON.date() + dt.timedelta(days=1)
@@ -141,7 +141,7 @@ def uncommit(site: Site) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_after_a_kill_before_the_commit_nothing_is_stored_again(spark: SparkSession, site: Site) -> None:
+def test_a_batch_stored_before_a_kill_is_not_stored_again(spark: SparkSession, site: Site) -> None:
     answered(site, 0, 20)
     collect(spark, site.collecting())
     bronze = Bronze(spark, site.collecting())
@@ -151,14 +151,14 @@ def test_after_a_kill_before_the_commit_nothing_is_stored_again(spark: SparkSess
     counted: list[int | None] = []
     again = collect(spark, site.collecting(), answered=counted.append)
     assert (again.complete, again.rows, again.batches) == (True, 10, 2)
-    # Before the start, and for the batch that was stored already: count those answers in the table.
+    # None before the start and for the batch that was stored already: the caller counts its answers in the table.
     assert counted == [None, None, 10]
     assert set(before) < set(Path(bronze.path).rglob("*.parquet"))
     assert bronze.stored().count() == 30
 
 
-def test_a_checkpoint_from_a_backup_neither_skips_nor_stores_twice(spark: SparkSession, site: Site) -> None:
-    """Its next batch has a number that is taken, and other records."""
+def test_a_checkpoint_from_a_backup_neither_skips_nor_repeats_records(spark: SparkSession, site: Site) -> None:
+    """The next batch of the restored checkpoint has a number that exists already, and other records."""
     checkpoint, backup = f"{site.lake}/checkpoints/job={site.job}", f"{site.lake}/backup"
     answered(site, 0, 10)
     collect(spark, site.collecting())
@@ -172,7 +172,7 @@ def test_a_checkpoint_from_a_backup_neither_skips_nor_stores_twice(spark: SparkS
     assert other_reader(site) == in_topics(site, site.acks)
 
 
-def test_what_a_job_has_stored_counts_while_it_writes_its_next_batch(spark: SparkSession, site: Site) -> None:
+def test_stored_batches_of_a_job_count_while_the_job_writes_its_next_batch(spark: SparkSession, site: Site) -> None:
     other = replace(site.collecting(), job="other")
     answered(site, 0, 10)
     collect(spark, other)
@@ -198,7 +198,9 @@ def test_an_added_partition_is_collected_from_its_beginning(
     assert backlog(site.auditing(), Bronze(spark, site.auditing())).settled
 
 
-def test_what_an_added_partition_lost_is_an_error_under_a_new_checkpoint(spark: SparkSession, site: Site) -> None:
+def test_records_lost_from_an_added_partition_are_an_error_under_a_new_checkpoint(
+    spark: SparkSession, site: Site
+) -> None:
     answered(site, 0, 10)
     collect(spark, site.collecting())
     add_partition(site)

@@ -1,4 +1,4 @@
-"""Dead letters go back once each, as they were, and not more often than allowed."""
+"""The replay of dead letters: each is sent once and unchanged, and not more often than allowed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def site(broker: Broker, tmp_path: Path) -> JobSite:
 def dead_letter(
     site: JobSite, sequence: int, error: str = "TimeoutError", job: str = "j", origin: str | None = None, **more: bytes
 ) -> Any:
-    """As the worker writes it."""
+    """Return a dead letter as the worker writes it."""
     headers = [("job", job.encode()), ("trace", b"\xff"), *((name.replace("_", "-"), v) for name, v in more.items())]
     added = {"topic": origin or site.requests, "partition": "1", "offset": str(sequence)}
     headers += [(f"x-origin-{name}", text.encode()) for name, text in added.items()]
@@ -42,7 +42,7 @@ def run(spark: SparkSession, site: JobSite, **options: Any) -> replay.Replayed:
     return replay.replay(spark, site.replay(**options))
 
 
-def test_the_chosen_dead_letters_go_back_once_each(spark: SparkSession, site: JobSite) -> None:
+def test_each_selected_dead_letter_is_replayed_once(spark: SparkSession, site: JobSite) -> None:
     dead_letters = [dead_letter(site, n, "TimeoutError" if n % 3 else "Reject") for n in range(300)]
     others = [dead_letter(site, 7, job="other"), (b"x", b"\xff", [])]
     produce(site.bootstrap, site.dead_letters, [*dead_letters, *others])
@@ -60,7 +60,7 @@ def test_the_chosen_dead_letters_go_back_once_each(spark: SparkSession, site: Jo
     assert (again.selected, again.replayed) == (0, 200)
     assert len(site.sent()) == 200
 
-    # The rest, though its offsets lie between those of the ones that were sent.
+    # The other dead letters, although their offsets lie between those of the replayed ones.
     assert run(spark, site).selected == 100
     assert_requests(site.sent(), list(range(300)))
 
@@ -73,7 +73,7 @@ def assert_requests(found: list[Found], sequences: list[int]) -> None:
         assert one.headers == {"job": b"j", "trace": b"\xff", "replay": b"1"}
 
 
-def test_what_cannot_or_must_not_go_back_is_counted(spark: SparkSession, site: JobSite) -> None:
+def test_dead_letters_that_cannot_or_must_not_be_replayed_are_counted(spark: SparkSession, site: JobSite) -> None:
     dead_letters = [
         dead_letter(site, 0),
         dead_letter(site, 1, replay=b"2"),
@@ -89,14 +89,14 @@ def test_what_cannot_or_must_not_go_back_is_counted(spark: SparkSession, site: J
     assert replays == {0: b"1", 2: b"2", 5: b"1"}
 
 
-def test_a_wrong_condition_is_one_line(spark: SparkSession, site: JobSite) -> None:
+def test_the_error_of_a_wrong_condition_is_one_line(spark: SparkSession, site: JobSite) -> None:
     for where in ("no_such_column = 1", "error_type ==== 1", "error_type"):
         with pytest.raises(JobError, match=r"--where '.*' cannot be used: ") as caught:
             replay.replay(spark, site.replay(where=where))
         assert "\n" not in str(caught.value)
 
 
-def test_a_request_keeps_its_own_headers() -> None:
+def test_a_replayed_request_keeps_its_original_headers() -> None:
     headers = [{"key": "job", "value": b"j"}, {"key": "x-attempts", "value": b"1"}, {"key": "replay", "value": b"1"}]
     assert replayed_headers(headers, 1) == [("job", b"j"), ("replay", b"2")]
     assert replayed_headers(None, 0) == [("replay", b"1")]

@@ -1,4 +1,4 @@
-"""Replayed requests in an audit, on a real Kafka: their second answer is no duplicate, and a real one still is."""
+"""Replayed requests in an audit, on a real Kafka: the answer to a replay is no duplicate, and a second one is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEAD = (1, 2, 3, 4)
 
 
 def answered_with_dead_letters(spark: SparkSession, site: Site) -> dict[int, Place]:
-    """Answer every request, those of ``DEAD`` with a dead letter. Return where the requests stand."""
+    """Answer every request, those of ``DEAD`` with a dead letter. Return the places of the requests."""
     tables.plan(spark, site.auditing().manifest, ROWS)
     requested = site.send_requests(range(ROWS))
     site.send(site.acks, [site.answer(n, requested[n]) for n in range(ROWS) if n not in DEAD])
@@ -37,7 +37,7 @@ def answered_with_dead_letters(spark: SparkSession, site: Site) -> dict[int, Pla
 
 
 def requests_after(site: Site, requested: dict[int, Place]) -> dict[int, Place]:
-    """Where the requests stand that came after these."""
+    """Return the places of the requests that came after these."""
     found = {}
     for record in site.records(site.requests):
         place = Place(site.requests, record.partition, record.offset)
@@ -46,7 +46,7 @@ def requests_after(site: Site, requested: dict[int, Place]) -> dict[int, Place]:
     return found
 
 
-def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
+def test_the_answer_to_a_replay_is_no_duplicate_and_a_second_one_is(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
     site = Site(broker, tmp_path)
@@ -55,7 +55,7 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
     again = requests_after(site, requested)
     assert set(again) == set(DEAD)
     site.send(site.acks, [site.answer(n, again[n]) for n in DEAD])
-    # The replay is answered twice; and what died is answered twice as dead, once after the replay's answer.
+    # The replay of request 2 is answered twice. Request 3 has two DEAD_LETTERED answers, one after its replay's answer.
     site.send(site.acks, [site.answer(2, again[2]), site.dead(3, requested[3])])
 
     collect(spark, site.collecting())
@@ -69,7 +69,9 @@ def test_a_replay_is_no_duplicate_and_its_second_answer_is_one(
     assert named == [(n, place) for n in (2, 3) for place in ("first", "superseded", "surplus")]
 
 
-def test_a_replay_by_the_workers_command_is_no_duplicate(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+def test_the_answer_to_a_replay_by_the_workers_command_is_no_duplicate(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
     site = Site(broker, tmp_path)
     requested = answered_with_dead_letters(spark, site)
     worker = Commands({**site.environment, "KAFKA_CONSUMER_GROUP_ID": "workers"})

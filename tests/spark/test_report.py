@@ -1,4 +1,4 @@
-"""The report: all on one page, and what matters on top. No Spark, no Kafka."""
+"""The report of an audit: one page without other files, with the verdict at the top. No Spark, no Kafka."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Reader(HTMLParser):
         self.texts.append(data)
 
 
-def test_everything_is_on_the_page_itself() -> None:
+def test_the_page_contains_its_images_and_refers_to_no_other_file() -> None:
     text = page(proved())
     reader = Reader(text)
     assert len(reader.addresses) == 4
@@ -63,20 +63,20 @@ def test_everything_is_on_the_page_itself() -> None:
         ({"open": 1, "duplicate": 2}, "UNDECIDED", "so far: 2 requests answered more than once"),
     ],
 )
-def test_the_verdict_and_why_stand_on_top(counts: dict[str, int], heading: str, line: str) -> None:
+def test_the_verdict_and_its_reason_come_before_the_counts(counts: dict[str, int], heading: str, line: str) -> None:
     texts = Reader(page(proved(**counts))).texts
     assert heading in texts
     assert line in texts
     assert texts.index(line) < texts.index("planned")
 
 
-def test_lost_records_are_said_where_they_are_all_that_stands_against_a_proof() -> None:
+def test_lost_records_are_named_if_they_alone_prevent_a_proof() -> None:
     found = proved()
     found.loss_allowed = True
     assert "No verdict is possible: records may have been lost." in Reader(page(found)).texts
 
 
-def test_what_comes_from_topics_is_only_text() -> None:
+def test_data_from_topics_is_only_text_on_the_page() -> None:
     found = proved(missing=1)
     found.lists["missing"] = [{"sequence": 1, "source_id": "<script>alert(1)</script>"}]
     found.job = "<i>job"
@@ -95,14 +95,14 @@ def test_long_lists_are_cut_and_places_are_short() -> None:
     assert "acks/1/12" not in texts
 
 
-def test_a_job_without_answers_has_a_page_too() -> None:
+def test_a_job_without_answers_has_a_page() -> None:
     reader = Reader(page(AuditResult(job="j", requests_from="manifest", counts=Counts())))
     assert reader.addresses == []
     assert "UNDECIDED" in reader.texts
 
 
 @pytest.mark.parametrize("workers", [0, 1, 200])
-def test_any_number_of_workers_fits(workers: int) -> None:
+def test_a_page_can_have_any_number_of_workers(workers: int) -> None:
     found = proved()
     found.workers = [
         {"worker": f"a-very-long-name-of-a-host-somewhere-{n}", "work_seconds": None, "cpu_seconds": None}
@@ -111,7 +111,7 @@ def test_any_number_of_workers_fits(workers: int) -> None:
     assert len(Reader(page(found)).addresses) == (4 if workers else 3)
 
 
-def test_numbers_read_well() -> None:
+def test_numbers_and_texts_are_written_in_a_readable_form() -> None:
     assert [duration(s) for s in (0, 0.0000042, 0.35, 4.2, 119, 1000, 12_600, 200_000)] == [
         *("0 µs", "4.2 µs", "350 ms", "4.2 s", "119 s", "16.7 min", "3.5 h", "2.31 d"),
     ]
@@ -122,7 +122,7 @@ def test_numbers_read_well() -> None:
     assert shortened("abcdefghij", 5) == "ab…ij"
 
 
-def test_evidence_that_failed_is_on_the_page_with_what_to_do() -> None:
+def test_failed_evidence_is_on_the_page_with_its_remedy() -> None:
     found = proved()
     found.evidence.append(Evidence("acks is not compacted", State.FAILED, "cleanup.policy=<compact>", "set delete"))
     texts = " ".join(Reader(page(found)).texts)

@@ -1,4 +1,4 @@
-"""The whole way in one call, from Python and by the command line; and the way forward when answers are missing."""
+"""All steps in one call, from Python and on the command line, and what a user does when answers are missing."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def work(spark: SparkSession, rows: int = ROWS) -> DataFrame:
 
 
 def answering(site: Site, count: int = ROWS) -> threading.Thread:
-    """Answers ``count`` requests, beside the test."""
+    """Start a thread that answers ``count`` requests beside the test."""
     arguments = (site.bootstrap, site.requests, site.acks, count)
     thread = threading.Thread(target=responder.main, args=arguments, kwargs={"transactional": True}, daemon=True)
     thread.start()
     return thread
 
 
-def test_run_goes_from_a_table_to_a_proof_and_leaves_the_session_as_it_was(
+def test_a_run_leads_from_a_table_to_a_proof_and_restores_the_session(
     spark: SparkSession, site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -78,12 +78,12 @@ def test_run_goes_from_a_table_to_a_proof_and_leaves_the_session_as_it_was(
     assert result.audit.durations["latency"]["count"] == ROWS
     assert (Path(site.auditing().audit) / "report.html").exists()
     assert capsys.readouterr().out == ""
-    # What is done is not done again.
+    # A second call does not repeat the completed steps.
     again = Job(spark, site.job, site.lake, kafka=site.environment).run()
     assert (again.submitted.already_sent, again.submitted.sent, again.answered) == (ROWS, 0, ROWS)
 
 
-def test_what_an_audit_misses_is_sent_again_once(
+def test_the_requests_that_an_audit_misses_are_sent_again_once(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates = []
@@ -128,14 +128,14 @@ def submitted(spark: SparkSession, site: Site, rows: int) -> tuple[Job, dict[int
     return job, sent
 
 
-def test_a_run_follows_until_each_request_is_answered_whatever_comes_twice(spark: SparkSession, site: Site) -> None:
+def test_a_run_follows_until_each_request_is_answered_despite_duplicates(spark: SparkSession, site: Site) -> None:
     job, sent = submitted(spark, site, 3)
     site.send(site.acks, [site.answer(n, sent[n]) for n in (0, 1, 1)])
     job.collect()
     looks = itertools.count(1)
 
     def stop() -> bool:
-        if next(looks) == 3:  # it follows, although there are as many answers as requests
+        if next(looks) == 3:  # the run still follows, although there are as many answers as requests
             site.send(site.acks, [site.answer(2, sent[2])])
         return False
 
@@ -144,7 +144,7 @@ def test_a_run_follows_until_each_request_is_answered_whatever_comes_twice(spark
     assert (result.audit.counts.missing, result.audit.counts.duplicate) == (0, 1)
 
 
-def test_a_run_counts_what_another_job_stores_before_the_stream_starts(
+def test_a_run_counts_answers_that_another_job_stores_before_the_stream_starts(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, sent = submitted(spark, site, 3)
@@ -181,10 +181,10 @@ def test_the_example_of_the_documentation_runs(
 
 
 class FailError(Exception):
-    """Stands for Airflow's exception that is not retried."""
+    """A replacement for Airflow's exception that is not retried."""
 
 
-def test_the_airflow_task_of_the_documentation_retries_what_is_undecided(
+def test_the_airflow_task_of_the_documentation_retries_an_undecided_audit(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task runs as Airflow calls it; ``pipeline`` runs in this process, to save the start of a JVM."""
@@ -234,7 +234,7 @@ def example(begins_with: str) -> str:
 
 
 @pytest.mark.parametrize("store", ["s3a://bucket/lake", "gs://bucket/lake", "S3://bucket/lake"])
-def test_plain_parquet_is_refused_where_it_is_not_safe(store: str) -> None:
+def test_plain_parquet_is_refused_on_an_object_store(store: str) -> None:
     with pytest.raises(SettingsError, match="--table-format delta"):
         Common(job="j", lake=store)
     assert Common(job="j", lake=store, table_format="delta").lake == store

@@ -1,4 +1,4 @@
-"""``pipeline run`` is interrupted, then killed, then left alone: the third call continues, and proves the job.
+"""``pipeline run`` is interrupted, and its second call is killed. The third call continues, and proves the job.
 
 ``E2E_LONG=1`` runs it.
 """

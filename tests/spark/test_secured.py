@@ -1,4 +1,4 @@
-"""The whole way on a broker with TLS, SCRAM and ACLs: with the rights that the documentation lists, and no others.
+"""All commands on a broker with TLS, SCRAM and ACLs, with the rights that the documentation lists and no others.
 
 ``E2E_LONG=1`` runs it.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_admin: Any = admin  # not all it has is in the types
+_admin: Any = admin  # the types of the library are incomplete
 _type, _operation = _admin.ResourceType, _admin.AclOperation
 ROWS = 200
 SECONDS = 240.0
@@ -43,7 +43,7 @@ super.users=User:ANONYMOUS
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """Topics of a secured broker. The tests' clients use another listener, without TLS and with all rights."""
+    """Yield topics of a secured broker. The tests' clients use another listener, without TLS and with all rights."""
     with secured_broker(tmp_path, AUTHORIZER) as broker:
         site = Site(broker, tmp_path)
         client = {f"KAFKA_CONFIG_{name.replace('.', '_').upper()}": value for name, value in broker.client().items()}
@@ -54,7 +54,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def allow(site: Site) -> None:
-    """The rights in docs/pipeline-submit.md."""
+    """Grant the rights that docs/pipeline-submit.md lists."""
     read = (_operation.READ, _operation.DESCRIBE, _operation.DESCRIBE_CONFIGS)
     write = (*read, _operation.WRITE)
     literal, prefixed = _admin.ResourcePatternType.LITERAL, _admin.ResourcePatternType.PREFIXED
@@ -83,7 +83,9 @@ pytestmark = [
 ]
 
 
-def test_the_whole_way_with_tls_a_password_and_few_rights(spark: SparkSession, site: Site, tmp_path: Path) -> None:
+def test_all_commands_work_with_tls_a_password_and_the_documented_rights(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
     source = write_table(tmp_path, ROWS)
     submitted = submit(spark, SubmitSettings(kafka=site.kafka, source=source, **site.common))
     assert (submitted.planned, submitted.sent) == (ROWS, ROWS)
@@ -96,7 +98,7 @@ def test_the_whole_way_with_tls_a_password_and_few_rights(spark: SparkSession, s
     assert submit(spark, again).sent == ROWS
 
 
-def test_the_same_by_the_executors_of_a_cluster(site: Site, tmp_path: Path) -> None:
+def test_all_commands_work_on_a_cluster_with_tls_a_password_and_these_rights(site: Site, tmp_path: Path) -> None:
     with standalone(tmp_path) as cluster:
 
         def run(command: str, *options: str) -> str:

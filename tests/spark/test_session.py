@@ -1,4 +1,4 @@
-"""The session is as the jobs need it."""
+"""The settings of the Spark session, as the jobs need them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_times_are_utc_and_bad_casts_are_errors(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
 
 
-def test_the_python_of_the_tasks_is_this_one(spark: SparkSession) -> None:
+def test_tasks_use_the_python_of_the_driver(spark: SparkSession) -> None:
     def interpreter(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa  # noqa: PLC0415 - runs in Spark's Python
 
@@ -36,7 +36,7 @@ def test_the_python_of_the_tasks_is_this_one(spark: SparkSession) -> None:
     assert row.python == sys.executable
 
 
-def test_nothing_is_left_where_the_user_stands(
+def test_the_session_leaves_no_file_in_the_current_directory(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -44,7 +44,9 @@ def test_nothing_is_left_where_the_user_stands(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_packages_of_the_site_are_fetched_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packages_in_the_sites_configuration_are_fetched_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.master yarn\nspark.jars.packages=of.the:site:1,another:one:2\n"
     )
@@ -80,7 +82,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("master", "set_up_by"), [(None, None), ("local[2]", None), ("yarn", None), (None, "site")])
-def test_only_our_own_local_session_is_set_up_for_a_small_job(
+def test_only_a_local_session_without_site_configuration_is_set_up_for_a_small_job(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], master: str | None, set_up_by: str | None
 ) -> None:
     if set_up_by:
@@ -91,7 +93,7 @@ def test_only_our_own_local_session_is_set_up_for_a_small_job(
     assert ("-XX:TieredStopAtLevel=1" in given.get("spark.driver.extraJavaOptions", "")) == ours
 
 
-def test_an_archive_of_classes_is_used_if_there_is_one(
+def test_an_archive_of_classes_is_used_if_it_exists(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(session, "CLASSES", tmp_path / "the classes.jsa")
@@ -103,7 +105,7 @@ def test_an_archive_of_classes_is_used_if_there_is_one(
 
 
 @pytest.mark.parametrize("lake", ["parquet", "delta", "iceberg"])
-def test_a_table_of_work_in_delta_can_be_read_beside_any_lake(given: dict[str, str], lake: Any) -> None:
+def test_a_delta_input_table_can_be_read_with_a_lake_of_any_format(given: dict[str, str], lake: Any) -> None:
     session.build_session("job", table_format=lake, input_format="delta")
     extensions = given["spark.sql.extensions"].split(",")
     assert "io.delta.sql.DeltaSparkSessionExtension" in extensions
@@ -113,7 +115,7 @@ def test_a_table_of_work_in_delta_can_be_read_beside_any_lake(given: dict[str, s
     assert ("iceberg" in given.get("spark.jars.packages", "") + given["spark.jars"]) == (lake == "iceberg")
 
 
-def test_a_small_job_is_known_by_its_file(tmp_path: Path) -> None:
+def test_a_job_is_small_if_its_input_is_a_file_of_at_most_a_megabyte(tmp_path: Path) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(bytes(1_000_000))
     large.write_bytes(bytes(1_000_001))

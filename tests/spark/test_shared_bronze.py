@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipeline.settings import CollectSettings
     from tests.kafka_broker import Broker
 
-_admin: Any = admin  # not all it has is in the types
+_admin: Any = admin  # the types of the library are incomplete
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def site(broker: Broker, tmp_path: Path) -> Site:
 
 @pytest.fixture
 def other(site: Site) -> CollectSettings:
-    """Another job in the same lake and on the same topics."""
+    """Return the settings of another job in the same lake and on the same topics."""
     return replace(site.collecting(), job="other")
 
 
@@ -42,12 +42,12 @@ def answer(site: Site, begin: int, end: int) -> None:
 
 
 def stored(spark: SparkSession, settings: CollectSettings) -> tuple[int, int]:
-    """Rows, and different records among them."""
+    """Return the number of rows, and of different records among them."""
     table = Bronze(spark, settings).stored()
     return table.count(), table.select("topic", "partition", "offset").distinct().count()
 
 
-def test_what_one_job_has_stored_another_does_not_store_again(
+def test_a_job_does_not_store_records_that_another_job_has_stored(
     spark: SparkSession, site: Site, other: CollectSettings
 ) -> None:
     answer(site, 0, 20)
@@ -62,7 +62,9 @@ def test_what_one_job_has_stored_another_does_not_store_again(
     assert [entry.name for entry in Path(site.lake, "bronze").iterdir()] == [f"topic={site.acks}"]
 
 
-def test_a_jobs_view_begins_where_it_was_submitted(spark: SparkSession, site: Site, other: CollectSettings) -> None:
+def test_the_view_of_a_job_begins_at_the_offsets_of_its_submit(
+    spark: SparkSession, site: Site, other: CollectSettings
+) -> None:
     answer(site, 0, 20)
     collect(spark, site.collecting())
     ends = Bronze(spark, other).ends()
@@ -73,7 +75,7 @@ def test_a_jobs_view_begins_where_it_was_submitted(spark: SparkSession, site: Si
     assert Bronze(spark, site.collecting()).read().count() == 25
 
 
-def test_what_was_deleted_when_another_job_had_stored_it_is_no_loss(
+def test_records_deleted_after_another_job_has_stored_them_are_no_loss(
     spark: SparkSession, site: Site, other: CollectSettings
 ) -> None:
     answer(site, 0, 10)

@@ -1,4 +1,4 @@
-"""Requests reach a real topic once each, whatever was open, left over, or running before."""
+"""Submits to a real topic: each request arrives once, even after crashes and beside open transactions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def row(site: JobSite, part: int, sequence: int) -> Any:
 # ---------------------------------------------------------------- exactly once
 
 
-def test_each_request_is_there_once_and_as_the_contract_says(spark: SparkSession, site: JobSite) -> None:
+def test_each_request_is_in_the_topic_once_and_follows_the_contract(spark: SparkSession, site: JobSite) -> None:
     deadlines = [None if n % 2 else "2026-01-01T00:00:00Z" for n in range(3_000)]
     source = site.source(3_000, 4, deadline=deadlines)
     assert submit.submit(spark, site.submit(source=source, chunk=300)).sent == 3_000
@@ -84,8 +84,8 @@ def test_each_request_is_there_once_and_as_the_contract_says(spark: SparkSession
     assert len(site.sent()) == 3_000
 
 
-def test_what_died_is_finished(spark: SparkSession, site: JobSite) -> None:
-    """A part is half there, another has an open transaction with records in the topic and nobody to end it."""
+def test_a_submit_completes_the_parts_of_a_submit_that_died(spark: SparkSession, site: JobSite) -> None:
+    """One part is partly sent. Another has an open transaction with records in the topic, which no process ends."""
     site.plan(spark, 1_000, parts=4)
     create_progress_log(site.kafka)
     half = channel(site, 0)
@@ -107,8 +107,8 @@ def test_what_died_is_finished(spark: SparkSession, site: JobSite) -> None:
     assert site.sequences() == list(range(1_000))
 
 
-def test_a_task_of_an_earlier_submit_leaves_a_later_one_alone(site: JobSite) -> None:
-    """Spark tries a fenced task again. Without looking it would fence the later submit, and both would fail in turn."""
+def test_a_task_of_an_earlier_submit_does_not_fence_a_later_submit(site: JobSite) -> None:
+    """Spark retries a fenced task. Without a check, it would fence the later submit, and both would fail in turn."""
     create_progress_log(site.kafka)
     log, properties = progress_log_of(site), producer_properties(site.kafka)
     earlier = Sender(properties, log, chunk=10, cumulative=True, turn=take_turn(log))
@@ -122,8 +122,8 @@ def test_a_task_of_an_earlier_submit_leaves_a_later_one_alone(site: JobSite) -> 
     assert site.sequences() == [1]
 
 
-def test_a_committed_chunk_behind_anothers_open_transaction_is_seen(site: JobSite) -> None:
-    """Read only to the last stable offset, the progress_log would seem empty, and the chunk would be sent again."""
+def test_a_committed_chunk_behind_another_open_transaction_is_seen(site: JobSite) -> None:
+    """Up to the last stable offset, the progress log seems empty. Without reading on, the chunk would be sent again."""
     create_progress_log(site.kafka)
     blocking = open_transaction(site.bootstrap, site.kafka.progress_topic, f"blocking-{site.requests}")
     first = channel_beside(site, blocking)
@@ -132,7 +132,7 @@ def test_a_committed_chunk_behind_anothers_open_transaction_is_seen(site: JobSit
 
 def channel_beside(site: JobSite, blocking: Any) -> Ranges:
     progress_log = progress_log_of(site)
-    writer = KafkaChannel.__new__(KafkaChannel)  # without reading the progress_log, which would wait for the other
+    writer = KafkaChannel.__new__(KafkaChannel)  # without __init__, which would wait for the other transaction
     writer._progress_log, writer._part, writer._cumulative, writer.sent = progress_log, 0, True, Ranges()
     writer._place = 0
     writer._producer = fence(producer_properties(site.kafka), progress_log, 0)
@@ -141,8 +141,8 @@ def channel_beside(site: JobSite, blocking: Any) -> Ranges:
     return channel(site, 0).sent
 
 
-def test_nobody_waits_for_the_open_transaction_of_another_part(site: JobSite) -> None:
-    """Spark may start a fresh task before it tries the ones again that died and left their transactions open."""
+def test_a_part_does_not_wait_for_the_open_transaction_of_another_part(site: JobSite) -> None:
+    """Spark may start a new task before it retries those that died and left their transactions open."""
     create_progress_log(site.kafka)
     blocking = open_transaction(site.bootstrap, site.kafka.progress_topic, f"blocking-{site.requests}")
     began = time.monotonic()
@@ -153,8 +153,8 @@ def test_nobody_waits_for_the_open_transaction_of_another_part(site: JobSite) ->
     blocking.abort_transaction()
 
 
-def test_a_ledger_of_one_partition_is_gone_on_with(spark: SparkSession, site: JobSite) -> None:
-    """As it was made before."""
+def test_a_submit_continues_with_a_progress_log_of_one_partition(spark: SparkSession, site: JobSite) -> None:
+    """Earlier versions created the progress log with one partition."""
     site.plan(spark, 400, parts=3)
     Cluster(site.kafka.client_properties()).create(site.kafka.progress_topic, 1, {"cleanup.policy": "compact"})
     half = channel(site, 2)
@@ -164,7 +164,7 @@ def test_a_ledger_of_one_partition_is_gone_on_with(spark: SparkSession, site: Jo
     assert site.sequences() == list(range(400))
 
 
-def test_a_task_that_fails_is_tried_again_without_doubles(
+def test_a_retried_task_sends_no_request_twice(
     spark: SparkSession, site: JobSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The first attempt of each task dies after its first commit."""
@@ -173,7 +173,7 @@ def test_a_task_that_fails_is_tried_again_without_doubles(
     marks.mkdir()
     whole = request_rows
 
-    def dying(run: Run, topic: str, batch: pa.RecordBatch) -> Any:  # inside, so that it travels to the task as code
+    def dying(run: Run, topic: str, batch: pa.RecordBatch) -> Any:  # local, so that Spark sends its code to the task
         for number, one in enumerate(whole(run, topic, batch)):
             mark = marks / str(one[0])
             if number == 120 and not mark.exists():
@@ -189,7 +189,7 @@ def test_a_task_that_fails_is_tried_again_without_doubles(
 
 @pytest.mark.parametrize("parts", [[0], [3, 7, 50], list(range(40))])
 def test_each_part_has_its_own_task(spark: SparkSession, parts: list[int]) -> None:
-    """A task that is tried again would wait for the transaction it left open in another of its parts."""
+    """Otherwise a retried task would wait for the transaction that it left open in another of its parts."""
     part = F.get(F.lit(parts), (F.col("id") % len(parts)).cast("int"))
     table = spark.range(400).select(part.alias("part"), F.col("id").alias("number"))
     found = task_each(table, parts).select("part", F.spark_partition_id().alias("task")).distinct().collect()
@@ -197,7 +197,7 @@ def test_each_part_has_its_own_task(spark: SparkSession, parts: list[int]) -> No
     assert sorted(row.task for row in found) == list(range(len(parts)))
 
 
-def test_a_recreated_topic_has_none_of_the_requests(spark: SparkSession, site: JobSite) -> None:
+def test_all_requests_are_sent_again_to_a_recreated_topic(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 50)
     submit.submit(spark, site.submit())
     recreate_topic(site.bootstrap, site.requests, 4)
@@ -205,15 +205,15 @@ def test_a_recreated_topic_has_none_of_the_requests(spark: SparkSession, site: J
     assert site.sequences() == list(range(50))
 
 
-def test_a_rate_is_kept(spark: SparkSession, site: JobSite) -> None:
+def test_a_submit_keeps_the_given_rate(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 120, parts=2)
     began = time.monotonic()
     submit.submit(spark, site.submit(rate=40.0))
-    assert time.monotonic() - began > 120 / 40 - 1.1  # the last second's worth does not wait for its end
+    assert time.monotonic() - began > 120 / 40 - 1.1  # it does not wait after the rows of the last second
     assert site.sequences() == list(range(120))
 
 
-def test_a_request_that_the_topic_does_not_take_is_named(spark: SparkSession, site: JobSite) -> None:
+def test_the_part_of_a_request_that_is_too_large_for_the_topic_is_named(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 3, payload=["a", "x" * 2_000_000, "b"])
     with pytest.raises(Exception, match=r"(?i)too large") as caught:
         submit.submit(spark, site.submit())
@@ -224,7 +224,7 @@ def test_a_request_that_the_topic_does_not_take_is_named(spark: SparkSession, si
 # ---------------------------------------------------------------- dry runs, resumes, mistakes
 
 
-def test_a_dry_run_only_says_what_is_missing(spark: SparkSession, site: JobSite) -> None:
+def test_a_dry_run_only_reports_the_requests_to_send(spark: SparkSession, site: JobSite) -> None:
     done = submit.submit(spark, site.submit(source=site.source(20), dry_run=True))
     assert (done.planned, done.already_sent) == (20, 0)
     assert Topics(site.kafka).find(site.kafka.progress_topic) is None
@@ -232,7 +232,7 @@ def test_a_dry_run_only_says_what_is_missing(spark: SparkSession, site: JobSite)
         submit.submit(spark, site.submit())
 
 
-def test_no_resume_refuses_what_was_begun(spark: SparkSession, site: JobSite) -> None:
+def test_no_resume_refuses_a_job_whose_submit_has_begun(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 20)
     submit.submit(spark, site.submit(resume=False))
     with pytest.raises(JobError, match="20 of the 20 requests of job 'j' are in the topic already"):
@@ -240,7 +240,7 @@ def test_no_resume_refuses_what_was_begun(spark: SparkSession, site: JobSite) ->
 
 
 def test_a_chunk_that_fills_the_queue_of_the_client_is_sent(spark: SparkSession, site: JobSite) -> None:
-    """The client takes 100,000 records by default: a chunk of that size, but not its record in the progress log."""
+    """By default, the queue holds 100,000 records: a chunk of that size, but not its record in the progress log."""
     site.plan(spark, 3)
     create_progress_log(site.kafka)
     properties = producer_properties(site.kafka) | {"queue.buffering.max.messages": 3}
@@ -252,10 +252,10 @@ def test_a_chunk_that_fills_the_queue_of_the_client_is_sent(spark: SparkSession,
 
 
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
-def test_other_data_under_the_same_job_name_is_an_error_until_a_new_run_is_wanted(
+def test_other_data_under_the_same_job_name_is_an_error_without_new_run(
     spark: SparkSession, site: JobSite, tmp_path: Path, semantics: Any
 ) -> None:
-    """From another lake, which knows nothing of the first: the topic does."""
+    """The other data is in another lake, which has no trace of the first run. The topic has one."""
     submit.submit(spark, site.submit(source=site.source(20), semantics=semantics))
     first, other = site.run(), replace(site.submit(semantics=semantics), lake=str(tmp_path / "other"))
     changed = site.source(20, payload=[f"other {n}" for n in range(20)])
@@ -270,7 +270,7 @@ def test_other_data_under_the_same_job_name_is_an_error_until_a_new_run_is_wante
     assert submit.submit(spark, site.submit(semantics=semantics)).already_sent == 20
 
 
-def test_what_an_earlier_version_submitted_counts_as_another_run(spark: SparkSession, site: JobSite) -> None:
+def test_requests_that_an_earlier_version_submitted_count_as_another_run(spark: SparkSession, site: JobSite) -> None:
     create_progress_log(site.kafka)
     before = channel(site, 0)
     before.send([row(site, 0, sequence) for sequence in range(5)])
@@ -279,7 +279,7 @@ def test_what_an_earlier_version_submitted_counts_as_another_run(spark: SparkSes
         submit.submit(spark, site.submit(source=site.source(5)))
 
 
-def test_the_two_ways_of_sending_are_not_mixed(spark: SparkSession, site: JobSite) -> None:
+def test_exactly_once_and_at_least_once_are_not_mixed_in_a_run(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 20)
     submit.submit(spark, site.submit())
     with pytest.raises(JobError, match="begun with --semantics exactly-once"):
@@ -287,7 +287,7 @@ def test_the_two_ways_of_sending_are_not_mixed(spark: SparkSession, site: JobSit
     assert len(site.sent()) == 20
 
 
-def test_a_missing_topic_is_an_error_before_anything_is_done(spark: SparkSession, site: JobSite) -> None:
+def test_a_missing_topic_is_an_error_before_a_submit_does_anything(spark: SparkSession, site: JobSite) -> None:
     site.environment["KAFKA_REQUEST_TOPIC"] = "no-such-topic"
     kafka = type(site.kafka).load(site.environment)
     with pytest.raises(BrokerError, match="there is no topic 'no-such-topic'"):
@@ -319,7 +319,7 @@ def test_a_run_that_the_progress_log_has_lost_is_not_sent_again(
 
 
 def test_a_run_whose_announcement_is_hidden_is_continued(spark: SparkSession, site: JobSite) -> None:
-    """An open transaction of another job hides it for a while."""
+    """An open transaction of another job hides the announcement for a while."""
     site.plan(spark, 20)
     create_progress_log(site.kafka)
     log = progress_log_of(site)
@@ -336,7 +336,7 @@ def test_a_run_whose_announcement_is_hidden_is_continued(spark: SparkSession, si
 # ---------------------------------------------------------------- at least once
 
 
-def test_at_least_once_sends_what_is_missing(spark: SparkSession, site: JobSite) -> None:
+def test_at_least_once_sends_the_missing_requests(spark: SparkSession, site: JobSite) -> None:
     site.plan(spark, 500)
     headers: list[Any] = [("x-run", site.run().encode())]
     there: list[Any] = [(f"j/{n:010d}".encode(), b"\x08\x01", headers) for n in range(0, 500, 5)]
@@ -353,7 +353,7 @@ def test_at_least_once_sends_what_is_missing(spark: SparkSession, site: JobSite)
 
 
 def test_at_least_once_sends_nothing_of_a_damaged_manifest(spark: SparkSession, site: JobSite) -> None:
-    """Under exactly-once, the log of what was sent shows in the end that requests are missing."""
+    """With exactly-once, the progress log shows after the submit that requests are missing."""
     site.plan(spark, 500, parts=4)
     settings = site.submit(semantics="at-least-once")
     largest = max(Path(settings.manifest).glob("part-*.parquet"), key=lambda file: file.stat().st_size)
@@ -370,13 +370,13 @@ def test_sent_sequences_are_those_of_the_job(spark: SparkSession) -> None:
     assert sorted(one.sequence for one in found.collect()) == [1, 2]
 
 
-def test_remaining_is_what_was_not_sent(spark: SparkSession) -> None:
+def test_the_remaining_requests_are_those_that_were_not_sent(spark: SparkSession) -> None:
     manifest = local_dataframe(spark, [(n, str(n), "p", "", 0, None) for n in range(5)], MANIFEST)
     sent = local_dataframe(spark, [(1,), (3,), (9,)], "sequence int")
     assert sorted(one.sequence for one in submit.remaining(manifest, sent).collect()) == [0, 2, 4]
 
 
-def test_both_ways_send_the_same_bytes() -> None:
+def test_exactly_once_and_at_least_once_send_the_same_bytes() -> None:
     columns = {"part": [0, 0], "number": [0, 7], "sequence": [0, 7], "payload": ["", "x"], "deadline": [None, "d"]}
     kinds = [pa.int32(), pa.int64(), pa.int32(), pa.string(), pa.string()]
     arrays = [pa.array(values, kind) for values, kind in zip(columns.values(), kinds, strict=True)]

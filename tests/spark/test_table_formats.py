@@ -1,6 +1,6 @@
-"""Lakes of Delta and Iceberg tables, each in separate processes: the JVM must start with the format.
+"""Lakes of Delta and Iceberg tables, each in separate processes: a JVM is started for one format.
 
-``E2E_LONG=1``: also the whole way on a local disk, and on an S3 API with ``kill -9`` in collect and in compact. Spark
+``E2E_LONG=1``: also all commands on a local disk, and on an S3 API with ``kill -9`` in collect and in compact. Spark
 fetches Iceberg and the jars for S3 when they are first needed. The S3 server is moto's.
 """
 
@@ -50,7 +50,7 @@ class Lake:
         self._variables = {**site.environment, **variables}
 
     def submit(self) -> None:
-        """Submit both jobs; their requests are answered."""
+        """Submit both jobs, and answer their requests."""
         site = self._site
         rows = {"j": ROWS, "k": OTHER_ROWS}
         columns = "--id id --payload payload --parts 2"
@@ -58,23 +58,23 @@ class Lake:
         responder.main(site.bootstrap, site.requests, site.acks, ALL, transactional=True)
 
     def run(self, *commands: str) -> str:
-        """Run commands to their end; the last line that is printed."""
+        """Run commands to their end. Return the last line of their output."""
         return finished(self._site.folder, self._variables, "table_way", *self._arguments, *commands)
 
     def kill(self, command: str, when: Callable[[], bool]) -> None:
-        """Run a command and kill all of its processes at that moment, or at its end if that comes first."""
+        """Run a command. Kill all its processes once ``when`` returns true, or at its end if that comes first."""
         with started(self._site.folder, self._variables, "table_way", *self._arguments, command) as running:
             until(lambda: when() or not running.running, running.said, SECONDS)
 
 
 def started(folder: Path, variables: dict[str, str], name: str, *arguments: str) -> AbstractContextManager[Program]:
-    """One of the programs in ``support``."""
+    """Start one of the programs in ``support``."""
     command = [sys.executable, "-m", f"tests.spark.support.{name}", *arguments]
     return program(command, {**os.environ, "PYTHONPATH": str(ROOT), **variables}, folder)
 
 
 def finished(folder: Path, variables: dict[str, str], name: str, *arguments: str) -> str:
-    """The last line of what it prints."""
+    """Run one of the programs to its end. Return the last line of its output."""
     with started(folder, variables, name, *arguments) as running:
         return running.finish(SECONDS).splitlines()[-1]
 
@@ -84,7 +84,7 @@ def compact() -> str:
 
 
 @pytest.mark.parametrize("table_format", FORMATS)
-def test_a_batch_that_is_written_again_is_there_once(tmp_path: Path, table_format: str) -> None:
+def test_a_batch_that_is_written_again_is_stored_once(tmp_path: Path, table_format: str) -> None:
     found = json.loads(finished(tmp_path, {}, "repeated_batches", table_format, str(tmp_path / "lake")))
     assert found["written"] == [True, False, True, True, False, True, True, True, False]
     assert found["offsets"] == list(range(60))
@@ -95,7 +95,7 @@ def test_a_batch_that_is_written_again_is_there_once(tmp_path: Path, table_forma
 
 @LONG
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-def test_the_whole_way_with_tables_of_a_format(broker: Broker, tmp_path: Path, table_format: str) -> None:
+def test_all_commands_work_with_tables_of_a_format(broker: Broker, tmp_path: Path, table_format: str) -> None:
     site = JobSite(broker, tmp_path)
     lake = Lake(site, (table_format, site.lake, ""), {})
     lake.submit()
@@ -112,7 +112,7 @@ def test_the_whole_way_with_tables_of_a_format(broker: Broker, tmp_path: Path, t
     [("delta", f"s3a://{BUCKET}/lake", ""), ("iceberg", "store.work", f"s3a://{BUCKET}/files")],
     ids=["delta", "iceberg"],
 )
-def test_killed_on_an_s3_api_nothing_is_lost_and_nothing_is_there_twice(
+def test_kills_on_an_s3_api_lose_and_repeat_no_record(
     broker: Broker, tmp_path: Path, format_lake_files: tuple[str, str, str]
 ) -> None:
     with store(tmp_path) as s3:
@@ -128,12 +128,12 @@ def test_killed_on_an_s3_api_nothing_is_lost_and_nothing_is_there_twice(
         assert versions(s3) == commits, "the kill came after the commit of the compaction"
         found = json.loads(lake.run(compact(), COLLECT_OTHER))
         assert (found["rows"], found["places"]) == (ALL, ALL)
-        # In another process: a session cannot write to SQLite once the stream's session has.
+        # In another process: a session cannot write to SQLite after the stream's session has written to it.
         lake.run(*PROVE)
 
 
 def begun(s3: Store) -> int:
-    """How many batches the collect of the first job has begun."""
+    """Return how many batches the collect of the first job has begun."""
     return len(s3.keys(r"checkpoints/job=j/offsets/\d+$"))
 
 
@@ -142,5 +142,5 @@ def committed(s3: Store) -> int:
 
 
 def versions(s3: Store) -> int:
-    """How many versions all tables have had together."""
+    """Return the total number of versions of all tables."""
     return len(s3.keys(r"_delta_log/\d+\.json$")) + len(s3.keys(r"\.metadata\.json$"))

@@ -1,4 +1,4 @@
-"""A table of the pipeline's own Parquet protocol: killed between any two steps, it is the old one or the new one."""
+"""The pipeline's own Parquet protocol: after a kill between any two steps, a table is the old one or the new one."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 METADATA = "_metadata.json"
-STEPS = ("delete", "rename", "write_json")  # each call of these is a step; writing the rows is one more, before them
+STEPS = ("delete", "rename", "write_json")  # a call of these is a step; before them, writing the rows is one
 NEVER = 99
 
 
 class KilledError(BaseException):
-    """The process is gone. No handler of errors sees it in a real one, and here it catches none but ``finally``."""
+    """The process was killed. In a real one, no error handler runs. Here, only ``finally`` does."""
 
 
 class Fate:
-    """Stops the calling process before a step. If it is ``dead``, its later steps do nothing, as after ``kill -9``."""
+    """A stop of the process before a step. If it is ``dead``, its later steps do nothing, as after ``kill -9``."""
 
     def __init__(self, patched: pytest.MonkeyPatch, before: int, *, dead: bool) -> None:
         self.before, self.dead, self.steps = before, dead, 0
@@ -52,12 +52,12 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of(spark: SparkSession, version: int) -> tuple[DataFrame, dict[str, dict[str, Any]]]:
-    """The rows and the metadata of a version."""
+    """Return the rows and the metadata of a version."""
     return local_dataframe(spark, [(version,)] * version, "version int"), {METADATA: {"version": version}}
 
 
 def found(spark: SparkSession, table: Table) -> int | None:
-    """The version that a reader finds, which must be whole. None if there is no table."""
+    """Return the version that a reader finds, which must be complete, or None if there is no table."""
     if not table_exists(spark, table):
         return None
     frame, _ = of(spark, 1)
@@ -73,7 +73,7 @@ def visible(table: Table) -> list[str]:
 
 @pytest.mark.parametrize("dead", [True, False], ids=["killed", "raised"])
 @pytest.mark.parametrize("old", [None, 1], ids=["new", "replaced"])
-def test_stopped_before_any_step_it_is_the_old_table_or_the_new_one(
+def test_a_write_stopped_before_any_step_leaves_the_old_table_or_the_new_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: int | None, *, dead: bool
 ) -> None:
     write = publish_table if old is None else replace_table
@@ -97,7 +97,7 @@ def test_stopped_before_any_step_it_is_the_old_table_or_the_new_one(
 
 
 def found_later(spark: SparkSession, table: Table, patched: pytest.MonkeyPatch) -> int | None:
-    """What the next process finds."""
+    """Return the version that the next process finds."""
     patched.undo()
     patched.setattr(tables, "_BETWEEN_RENAMES", 0.0)
     return found(spark, table)

@@ -1,4 +1,4 @@
-"""Sending exactly once, without Kafka: whatever dies whenever, each row is committed once."""
+"""Exactly-once sending, without Kafka: each row is committed once, whenever the task dies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DiedError(Exception):
 
 
 class Broker:
-    """Keeps what is committed, and lets the sender die before or after a commit."""
+    """A broker that keeps the committed rows, and lets the sender die before or after a commit."""
 
     def __init__(self, deaths: list[str | None]) -> None:
         self.committed: list[tuple[int, int]] = []
@@ -112,29 +112,31 @@ class Clock:
 
 @example(1.0, [(1, 0.0), (1, 0.0)])
 @given(st.floats(0.1, 1e6), st.lists(st.tuples(st.integers(1, 100), st.floats(0, 3)), min_size=1))
-def test_there_are_never_more_rows_than_the_rate_allows(rate: float, batches: list[tuple[int, float]]) -> None:
+def test_a_throttle_never_lets_more_rows_pass_than_its_rate_allows(
+    rate: float, batches: list[tuple[int, float]]
+) -> None:
     clock = Clock()
     throttle = Throttle(rate, lambda: clock.now, clock.sleep)
     sent = 0
     for rows, work in batches:
         throttle.wait(rows)
-        # What was sent before has used its time when more is sent.
+        # The time of the earlier rows is over when more rows are sent.
         assert sent <= rate * (clock.now - 100.0) * (1 + 1e-9) + 1e-6
         sent += rows
         clock.now += work
 
 
-def test_without_a_rate_nothing_waits() -> None:
+def test_a_throttle_without_a_rate_never_waits() -> None:
     throttle = Throttle(None, sleep=Clock().sleep, now=lambda: pytest.fail("asked for the time"))
     throttle.wait(10**9)
     assert throttle.chunk(500) == 500
 
 
-def test_a_rate_makes_chunks_of_a_second() -> None:
+def test_a_rate_limits_chunks_to_the_rows_of_a_second() -> None:
     assert (Throttle(20.0).chunk(500), Throttle(0.1).chunk(500), Throttle(1e6).chunk(500)) == (20, 1, 500)
 
 
-# ---------------------------------------------------------------- ranges and the progress_log's records
+# ---------------------------------------------------------------- ranges and the records of the progress log
 
 
 @given(numbers, numbers)
@@ -146,24 +148,24 @@ def test_ranges_are_sets(some: frozenset[int], others: frozenset[int]) -> None:
     assert Ranges.parse(str(ranges)) == ranges == Ranges(both)
 
 
-def test_neighbours_are_one_range() -> None:
+def test_consecutive_numbers_are_one_range() -> None:
     assert str(Ranges([5, 1, 2, 3])) == "1-3,5"
     assert str(Ranges()) == ""
 
 
 @pytest.mark.parametrize("text", ["x", "1-2-3", "-1", "1,,a"])
-def test_other_texts_are_no_ranges(text: str) -> None:
+def test_an_invalid_text_is_not_parsed_as_ranges(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal"):
         Ranges.parse(text)
 
 
 @given(st.integers(0, 1000), st.text())
-def test_the_ledger_knows_its_own_records(part: int, slot: str) -> None:
+def test_a_progress_log_recognizes_only_its_own_records(part: int, slot: str) -> None:
     progress_log = ProgressLog({}, "t", "submit/j/id")
     assert progress_log.part_of(ProgressLog({}, "t", "submit/j/id").key(part, slot)) == part
     for other in ("submit/j2/id", "submit/j/i", "replay/j/id", "submit/j/id/1"):
         assert ProgressLog({}, "t", other).part_of(progress_log.key(part, slot)) is None
 
 
-def test_the_ledgers_secrets_are_not_shown() -> None:
+def test_the_repr_of_a_progress_log_has_no_secrets() -> None:
     assert "hunter2" not in repr(ProgressLog({"sasl.password": "hunter2"}, "t", "n"))

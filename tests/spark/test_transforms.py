@@ -1,4 +1,4 @@
-"""The pure transforms, on small tables made in code."""
+"""The pure transforms of the audit, on small tables made in code."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def requests(spark: SparkSession, rows: int) -> DataFrame:
     return numbers.select(F.lit(attribution.ONE_SPACE).alias("space"), "number")
 
 
-def test_the_kinds_of_records_are_told_apart(spark: SparkSession) -> None:
+def test_the_kinds_of_records_are_distinguished(spark: SparkSession) -> None:
     table = bronze(spark, [answer(0), garbage(offset=5), dead_letter(2)])
     assert found(attribution.answers(table), "offset") == {(0,)}
     assert found(attribution.undecodable(table), "offset") == {(5,)}
     assert found(attribution.dead_letters(table), "topic") == {(tables.DEAD_LETTERS,)}
 
 
-def test_an_answer_without_a_planned_request_says_why(spark: SparkSession) -> None:
+def test_an_answer_without_a_planned_request_has_a_reason(spark: SparkSession) -> None:
     rows = [
         answer(0),
         answer(1, job=None, request_sequence=None, key=None, key_text=None),
         answer(2, job="other"),
         answer(3),
         answer(4, request_sequence=1),
-        failed(5, request_sequence=1, sequence=0),  # nobody could read the request, so its sequence is not known
+        failed(5, request_sequence=1, sequence=0),  # the worker could not read the request, nor its sequence
     ]
     reasons = found(by_sequence(bronze(spark, rows), 3), "offset", "reason")
     assert reasons == {
@@ -60,7 +60,7 @@ def test_answers_of_another_run_are_unexpected_unless_the_run_is_known(spark: Sp
     assert found(attribution.of_other_runs(table, tables.JOB, ["r2", ""]), "offset") == {(1,)}
 
 
-def test_without_a_manifest_the_origin_is_what_counts(spark: SparkSession) -> None:
+def test_without_a_manifest_the_origin_identifies_the_request(spark: SparkSession) -> None:
     rows = [answer(7, partition=3), answer(1, origin_topic=None), answer(2, origin_topic="elsewhere")]
     claimed = attribution.by_origin(attribution.answers(bronze(spark, rows)), [tables.REQUESTS])
     assert found(claimed, "space", "number", "reason") == {
@@ -81,7 +81,7 @@ def near(claimed: DataFrame, words: DataFrame) -> DataFrame:
 
 
 def look_into(requested: DataFrame, claimed: DataFrame) -> tuple[dict[str, int], set[Any], set[Any], set[Any]]:
-    """The totals, and the numbers that are missing, stray and claimed again."""
+    """Return the totals, and the numbers that are missing, stray and claimed again."""
     words = bitmap.compared(requested, claimed)
     again = bitmap.claimed_again(near(claimed, words))
     missing, stray = (bitmap.numbers_of(words, bits) for bits in ("missing", "stray"))
@@ -90,15 +90,15 @@ def look_into(requested: DataFrame, claimed: DataFrame) -> tuple[dict[str, int],
     return totals.asDict(), found(missing, *names), found(stray, *names), found(again, *names)
 
 
-def test_where_all_agree_nothing_is_found(spark: SparkSession) -> None:
+def test_nothing_is_found_if_requests_and_answers_agree(spark: SparkSession) -> None:
     claimed = by_sequence(bronze(spark, [answer(number) for number in range(70)]), 70)
     totals, *numbers = look_into(requests(spark, 70), claimed)
     assert totals == {"planned": 70, "missing": 0, "stray": 0, "doubled": 0, "repeated": 0, "odd": 0}
     assert numbers == [set(), set(), set()]
 
 
-def test_missing_and_doubled_and_stray_are_named(spark: SparkSession) -> None:
-    """As many answers as requests, and yet not one for each; at both ends of a word, and beyond the last."""
+def test_missing_doubled_and_stray_numbers_are_named(spark: SparkSession) -> None:
+    """The counts alone do not name them. The numbers are at both ends of a bitmap word, and beyond the last word."""
     answered = [0, 2, 2, *range(3, 63), 64, 65, 127, 127, 130]
     requested = requests(spark, 128).where("number not in (127)").unionAll(requests(spark, 128).where("number = 127"))
     claimed = local_dataframe(spark, [("", number) for number in answered], "space string, number long")
@@ -109,13 +109,13 @@ def test_missing_and_doubled_and_stray_are_named(spark: SparkSession) -> None:
     assert totals == {"planned": 128, "missing": 63, "stray": 1, "doubled": 2, "repeated": 0, "odd": 3}
 
 
-def test_a_missing_and_a_double_in_one_word_do_not_cancel_out(spark: SparkSession) -> None:
+def test_a_missing_and_a_doubled_number_in_one_word_do_not_cancel_out(spark: SparkSession) -> None:
     claimed = by_sequence(bronze(spark, [answer(0), answer(2), answer(2, offset=9)]), 3)
     totals, missing, stray, again = look_into(requests(spark, 3), claimed)
     assert (totals["missing"], missing, stray, again) == (1, {("", 1)}, set(), {("", 2)})
 
 
-def test_only_words_that_differ_are_looked_into(spark: SparkSession) -> None:
+def test_only_bitmap_words_that_differ_are_examined(spark: SparkSession) -> None:
     requested = spark.range(2**20).select(F.lit("").alias("space"), F.col("id").alias("number"))
     answered = requested.where("number != 40000").unionAll(requested.where("number = 50000"))
     words = bitmap.compared(requested, answered)
@@ -124,7 +124,7 @@ def test_only_words_that_differ_are_looked_into(spark: SparkSession) -> None:
     assert (totals["planned"], missing, again) == (2**20, {("", 40000)}, {("", 50000)})
 
 
-def test_the_greatest_sequence_has_its_bit(spark: SparkSession) -> None:
+def test_the_largest_sequence_has_a_bit(spark: SparkSession) -> None:
     requested = local_dataframe(spark, [("", 2**31 - 1), ("", 2**40)], "space string, number long")
     totals, missing, *_ = look_into(requested, requested.where("number < 0"))
     assert (totals["planned"], missing) == (2, {("", 2**31 - 1), ("", 2**40)})
@@ -135,7 +135,7 @@ def test_the_same_number_in_two_spaces_is_two_requests(spark: SparkSession) -> N
     assert look_into(requested, requested.where("space = 'a'"))[1] == {("b", 1)}
 
 
-def test_a_repeated_request_shows(spark: SparkSession) -> None:
+def test_a_repeated_request_is_counted(spark: SparkSession) -> None:
     requested = local_dataframe(spark, [("a", 1), ("a", 1)], "space string, number long")
     assert look_into(requested, requested)[0]["repeated"] == 1
 
@@ -148,12 +148,12 @@ def places(frame: DataFrame) -> dict[int, str]:
     return {row.offset: row.place for row in ranked(frame).collect()}
 
 
-def test_the_first_by_partition_and_offset_counts(spark: SparkSession) -> None:
+def test_the_first_answer_by_partition_and_offset_counts(spark: SparkSession) -> None:
     rows = [answer(1, offset=30), answer(1, offset=20), answer(1, offset=40)]
     assert places(bronze(spark, rows)) == {20: "first", 30: "surplus", 40: "surplus"}
 
 
-def test_a_replayed_dead_letter_is_superseded(spark: SparkSession) -> None:
+def test_the_answer_of_a_replayed_dead_letter_is_superseded(spark: SparkSession) -> None:
     rows = [failed(1, offset=5), failed(1, offset=6, origin_offset=70), answer(1, offset=7, origin_offset=80)]
     table = bronze(spark, rows)
     assert places(table) == {5: "superseded", 6: "superseded", 7: "first"}
@@ -163,20 +163,22 @@ def test_a_replayed_dead_letter_is_superseded(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("rows", "surplus"),
     [
-        # The same record dead-lettered twice, then replayed: one answer too many all the same.
+        # The same record is dead-lettered twice, then replayed. One answer is still surplus.
         ([failed(1, offset=5), failed(1, offset=6), answer(1, offset=7, origin_offset=80)], {6}),
-        # The same, its second dead letter's answer coming last.
+        # The same, but the answer of the second dead letter comes last.
         ([failed(1, offset=5), answer(1, offset=6, origin_offset=80), failed(1, offset=7)], {7}),
         # A replay that was answered twice.
         ([failed(1, offset=5), answer(1, offset=6, origin_offset=80), answer(1, offset=7, origin_offset=80)], {7}),
-        # Two records of one request, both processed: nobody replays what went well.
+        # Two records of one request, both processed. A processed request is not replayed.
         ([answer(1, offset=5), answer(1, offset=6, origin_offset=80)], {6}),
-        # Processed, and a second record of it dead-lettered.
+        # Two records of one request, one processed and one dead-lettered.
         ([answer(1, offset=5), failed(1, offset=6, origin_offset=80)], {6}),
         ([failed(1, offset=5), failed(1, offset=6)], {6}),
     ],
 )
-def test_what_no_replay_explains_is_surplus(spark: SparkSession, rows: list[tables.Row], surplus: set[int]) -> None:
+def test_an_answer_that_no_replay_explains_is_surplus(
+    spark: SparkSession, rows: list[tables.Row], surplus: set[int]
+) -> None:
     found_places = places(bronze(spark, rows))
     assert {offset for offset, place in found_places.items() if place == "surplus"} == surplus
 
@@ -190,7 +192,9 @@ def test_what_no_replay_explains_is_surplus(spark: SparkSession, rows: list[tabl
         (None, "surplus"),
     ],
 )
-def test_only_a_replay_supersedes_where_the_request_can_be_seen(spark: SparkSession, headers: Any, place: str) -> None:
+def test_only_a_replay_supersedes_an_answer_if_the_request_is_known(
+    spark: SparkSession, headers: Any, place: str
+) -> None:
     """A request that was submitted twice is not taken for a replayed one."""
     table = bronze(spark, [failed(1, offset=5), answer(1, offset=7, origin_offset=80)])
     record = (None, None, tables.REQUESTS, 0, 80, at(0), headers)
@@ -206,12 +210,12 @@ LATE = ("origin_topic", "origin_partition", "partition", "origin_offset", "offse
 
 
 def test_order_is_judged_by_the_offsets_of_requests(spark: SparkSession) -> None:
-    """The sequences run backwards, the requests' offsets do not."""
+    """The sequences decrease. The offsets of the requests do not."""
     rows = [answer(9 - number, offset=number, origin_offset=number) for number in range(5)]
     assert late(by_sequence(bronze(spark, rows), 100)).count() == 0
 
 
-def test_who_was_overtaken_is_named(spark: SparkSession) -> None:
+def test_each_overtaken_request_is_named(spark: SparkSession) -> None:
     offsets = [0, 1, 5, 2, 3, 6]
     rows = [answer(origin, offset=place) for place, origin in enumerate(offsets)]
     # Another partition's requests, answered in between on the same partition of the ack topic, have their own order.
@@ -222,7 +226,7 @@ def test_who_was_overtaken_is_named(spark: SparkSession) -> None:
 
 
 def stream(source: random.Random) -> list[tuple[int, int | None]]:
-    """Offsets of answers and of their requests: in order with gaps, and then perhaps with something wrong."""
+    """Return offsets of answers and of their requests, in order with gaps, and in some streams with faults."""
     count, sparse = source.choice([1, 2, 31, 32, 33, 64, 200]), source.choice([1, 1, 2, 70])
     offset, origin = source.choice([0, 1, 60, 2**40]), source.choice([0, 5, 63, 2**16 - 30, 2**62, -(2**63)])
     pairs: list[tuple[int, int | None]] = []
@@ -245,7 +249,7 @@ def stream(source: random.Random) -> list[tuple[int, int | None]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_stretches_find_what_sorting_everything_finds(spark: SparkSession, seed: int) -> None:
+def test_the_stretches_find_the_same_late_answers_as_a_full_sort(spark: SparkSession, seed: int) -> None:
     source = random.Random(seed)
     rows = [
         (str(number), 0, number % 3, origin, offset, source.choice(["OK", "FAILED"]), at(offset % 7))
@@ -266,7 +270,7 @@ def test_the_stretches_find_what_sorting_everything_finds(spark: SparkSession, s
 
 
 def test_answers_in_order_are_not_sorted(spark: SparkSession) -> None:
-    """Markers of transactions on either side leave gaps, and are no reason to look closer."""
+    """Transaction markers leave gaps in the offsets of requests and answers. Gaps do not make a stretch a suspect."""
     numbers = spark.range(20_000).select(
         F.lit("requests").alias("origin_topic"),
         F.lit(0).alias("origin_partition"),

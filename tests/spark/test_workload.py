@@ -1,4 +1,4 @@
-"""How long requests took and where, on small tables made in code."""
+"""The durations, workers and outcomes of requests, on small tables made in code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_histogram_adds_up_and_is_within_one_percent(spark: SparkSession) -> N
         assert bucket["seconds"] / bucket["count"] == pytest.approx(middle, rel=0.0101)
 
 
-def test_negative_durations_count_as_the_least(spark: SparkSession) -> None:
+def test_a_negative_duration_counts_as_the_least_duration(spark: SparkSession) -> None:
     """The clocks of a worker and of the broker differ."""
     table = bronze(spark, [answer(1, started_at=at(2), finished_at=at(1)), answer(2, started_at=None)])
     (bucket,) = workload.work_histogram(workload.profile(by_sequence(table, 100))).collect()
@@ -33,7 +33,7 @@ def test_negative_durations_count_as_the_least(spark: SparkSession) -> None:
     assert workload.GROWTH ** bucket["bucket"] <= workload.LEAST < workload.GROWTH ** (bucket["bucket"] + 1)
 
 
-def test_waits_are_known_where_the_answer_has_the_time_of_its_request(spark: SparkSession) -> None:
+def test_the_wait_is_known_if_the_answer_has_the_time_of_its_request(spark: SparkSession) -> None:
     table = by_sequence(bronze(spark, [answer(1, requested_at=at(0)), answer(2)]), 100)
     columns = [workload.WAIT, workload.LATENCY, workload.DELIVERY]
     assert found(workload.with_waits(table), *columns) == {(1.0, 3.0, 1.0), (None, None, 1.0)}
@@ -44,7 +44,7 @@ def test_waits_are_known_where_the_answer_has_the_time_of_its_request(spark: Spa
     }
 
 
-def test_a_sample_takes_the_same_records_on_both_sides(spark: SparkSession) -> None:
+def test_a_sample_selects_the_answers_to_the_selected_requests(spark: SparkSession) -> None:
     table = bronze(spark, [answer(number) for number in range(400)])
     answered = found(table.where(workload.sampled(4, "origin_offset")), "origin_offset")
     assert 50 < len(answered) < 150
@@ -52,7 +52,7 @@ def test_a_sample_takes_the_same_records_on_both_sides(spark: SparkSession) -> N
     assert table.where(workload.sampled(1, "offset")).count() == 400
 
 
-def test_one_look_gives_kinds_workers_and_outcomes(spark: SparkSession) -> None:
+def test_one_profile_gives_kinds_workers_and_outcomes(spark: SparkSession) -> None:
     rows = [answer(0), answer(1), failed(2) | {"worker": "w2"}, failed(3, "EXPIRED"), answer(500)]
     table = by_sequence_of_all(bronze(spark, [*rows, garbage(offset=900), dead_letter(2)]))
     profiled = workload.profile(table)
@@ -70,7 +70,7 @@ def test_one_look_gives_kinds_workers_and_outcomes(spark: SparkSession) -> None:
     assert good["last"] - good["first"] == at(1) - at(0)
 
 
-def test_failures_and_answers_over_time(spark: SparkSession) -> None:
+def test_failures_are_counted_by_error_and_answers_by_time(spark: SparkSession) -> None:
     table = by_sequence(bronze(spark, [answer(0), answer(1), failed(2), failed(3, "EXPIRED")]), 100)
     assert found(workload.by_error(workload.failures(table)), "outcome", "error_type", "answers", "example") == {
         ("DEAD_LETTERED", "ValueError", 1, "no good"),

@@ -1,4 +1,4 @@
-"""A database for each test, of each kind."""
+"""Fixtures with an empty database for each test: SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> str:
-    """An empty schema."""
+    """Return the URL of an empty schema."""
     return postgres.fresh()
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    """A file that is not there yet."""
+    """Return the URL of a file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
-    """The same test on both."""
+    """Return the URL of each database in turn, so that the test runs on both."""
     found: str = request.getfixturevalue(f"{request.param}_url")
     return found
 
 
 @pytest.fixture
 def make(url: str) -> Iterator[Make]:
-    """Opens the store, as often as is wanted: each is like another process."""
+    """Yield a function that opens the store. Each store that it returns acts like a separate process."""
     made: list[SqlStore] = []
 
     def opened(group: str = "group", limit: float = 5.0) -> SqlStore:

@@ -1,4 +1,4 @@
-"""The tests' PostgreSQL: the server of ``chaos.postgres``, or a skip where there is none and no right to install it."""
+"""The PostgreSQL of the tests: the server of ``chaos.postgres``, or a skip if it is missing and cannot be installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def running_postgres() -> Iterator[Postgres]:
-    """A server that answers. Root can install PostgreSQL, so for root a missing one is a failure."""
+    """Run a server that answers. Root can install PostgreSQL, so the test fails for root if it is missing."""
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(postgres.running_postgres(free_port()))

@@ -1,6 +1,6 @@
-"""A process that works through offsets as fast as it can, against others that do the same ones.
+"""A process that completes requests as fast as it can, in a race with others for the same requests.
 
-``python -m tests.stores.racer URL COUNT``: says "ready", waits for a line, ends when offset COUNT - 1 is done.
+``python -m tests.stores.racer URL COUNT``: prints "ready", waits for a line, ends when offset COUNT - 1 is complete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many requests per second a store takes, one after another: ``python -m tests.stores.speed [COUNT]``."""
+"""The rate at which a store completes requests, one after another: ``python -m tests.stores.speed [COUNT]``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.stores.sql import SqlStore
 
 
 def measure(url: str, count: int) -> float:
-    """Requests per second: ``begin`` and ``commit`` with a result of 1 KB, each durable before the next."""
+    """Return the requests per second: ``begin`` and ``commit`` with a result of 1 KB, each durable before the next."""
     store = SqlStore(url, "group")
     started = time.perf_counter()
     for offset in range(count):

@@ -1,4 +1,4 @@
-"""examples/store.py does what it says."""
+"""The handler of examples/store.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_each_request_is_counted_once(make: Make) -> None:
-    """A failed attempt, a second process that comes too late: neither counts."""
+    """A failed attempt does not count, nor does the late commit of a second process."""
     store, request = make(), Request(payload="to be or not to be")
     with store.take() as connection:
         connection.execute(CREATE)
@@ -40,6 +40,6 @@ def test_each_request_is_counted_once(make: Make) -> None:
     assert next(store.answers(TOPIC, 0, 1)).result == b"6 words"
 
 
-def test_no_words_is_rejected() -> None:
+def test_a_request_without_words_is_rejected() -> None:
     with pytest.raises(worker.Reject):
         tally(Request(payload=" "), None)

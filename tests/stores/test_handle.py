@@ -1,4 +1,4 @@
-"""``context.transaction``: what the handler writes is there with the result, or not at all."""
+"""``context.transaction``: the handler's writes are committed together with the result, or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _table(url: str) -> None:
     prepare_effects(url)
 
 
-def test_what_the_handler_wrote_is_there_with_the_result(make: Make, url: str) -> None:
+def test_the_handlers_writes_are_committed_together_with_the_result(make: Make, url: str) -> None:
     transaction = make().begin(TOPIC, 0)
     write(transaction.handle, 0)
     write(transaction.handle, 1)
@@ -29,8 +29,8 @@ def test_what_the_handler_wrote_is_there_with_the_result(make: Make, url: str) -
     assert effects(url) == [0, 1]
 
 
-def test_a_rollback_undoes_it(make: Make, url: str) -> None:
-    """And the connection goes back clean."""
+def test_a_rollback_undoes_the_handlers_writes(make: Make, url: str) -> None:
+    """The next transaction on the connection does not commit them either."""
     store = make()
     transaction = store.begin(TOPIC, 0)
     write(transaction.handle, 0)
@@ -54,7 +54,7 @@ def test_a_zombie_leaves_no_effects(make: Make, url: str) -> None:
 
 
 def test_the_handler_cannot_commit(make: Make, url: str) -> None:
-    """Its writes would be there without the offset, and there again after the next attempt."""
+    """Otherwise its writes would be committed without the offset, and the next attempt would commit them again."""
     store = make()
     transaction = store.begin(TOPIC, 0)
     write(transaction.handle, 0)
@@ -70,7 +70,7 @@ def test_the_handler_cannot_commit(make: Make, url: str) -> None:
 
 
 def test_the_handler_may_undo_its_own_writes(make: Make, url: str) -> None:
-    """By a rollback, which ends what it wrote so far, and by savepoints, which SQLite's driver would commit."""
+    """A rollback undoes all its writes so far. A savepoint undoes some. SQLite's driver would commit savepoints."""
     store = make()
     transaction = store.begin(TOPIC, 0)
     write(transaction.handle, 0)
@@ -91,8 +91,8 @@ def test_the_handler_may_undo_its_own_writes(make: Make, url: str) -> None:
     assert effects(url) == [1]
 
 
-def test_writing_past_sqlalchemy_is_undone_as_well(make: Make, url: str) -> None:
-    """By the driver's own cursor."""
+def test_a_rollback_also_undoes_writes_that_bypass_sqlalchemy(make: Make, url: str) -> None:
+    """The handler writes with the driver's own cursor."""
     store = make()
     transaction = store.begin(TOPIC, 0)
     transaction.handle.connection.cursor().execute("INSERT INTO effects VALUES (1, 1)")
@@ -101,7 +101,7 @@ def test_writing_past_sqlalchemy_is_undone_as_well(make: Make, url: str) -> None
     done(store, 0)
 
 
-def test_tables_too_are_made_in_the_transaction(make: Make) -> None:
+def test_a_rollback_also_undoes_the_creation_of_a_table(make: Make) -> None:
     store = make()
     transaction = store.begin(TOPIC, 0)
     transaction.handle.exec_driver_sql("CREATE TABLE things (x INT)")
@@ -111,8 +111,8 @@ def test_tables_too_are_made_in_the_transaction(make: Make) -> None:
     transaction.rollback()
 
 
-def test_a_statement_of_the_handlers_that_fails_is_the_handlers(make: Make) -> None:
-    """It sees SQLAlchemy's error and can deal with it."""
+def test_the_handler_can_catch_the_error_of_a_failed_statement(make: Make) -> None:
+    """It gets SQLAlchemy's error, and can continue after it."""
     transaction = make().begin(TOPIC, 0)
     with pytest.raises(sa.exc.DBAPIError), transaction.handle.begin_nested():
         transaction.handle.exec_driver_sql("INSERT INTO no_such_table VALUES (1)")
@@ -120,8 +120,8 @@ def test_a_statement_of_the_handlers_that_fails_is_the_handlers(make: Make) -> N
     transaction.commit(answer(0))
 
 
-def test_the_lock_begins_with_the_first_statement(make: Make) -> None:
-    """A handler that works for an hour holds nobody up before it writes, even if it took the connection early."""
+def test_the_first_statement_of_the_handler_takes_the_lock(make: Make) -> None:
+    """A handler that works for an hour blocks no other process before it writes, even with an early connection."""
     working, other = make(), make(limit=0.3)
     transaction = working.begin(TOPIC, 5)
     handle = transaction.handle
@@ -130,8 +130,8 @@ def test_the_lock_begins_with_the_first_statement(make: Make) -> None:
     transaction.commit(answer(5))
 
 
-def test_a_result_that_the_database_does_not_take_is_a_refusal(make: Make) -> None:
-    """An attempt that failed, with one line; no time to be wasted on trying the store again."""
+def test_a_result_that_the_database_does_not_accept_is_refused(make: Make) -> None:
+    """It is a failed attempt, with a one-line error. The worker does not spend time on calling the store again."""
     store = make()
     transaction = store.begin(TOPIC, 0)
     with pytest.raises(RefusedError) as caught:
@@ -142,13 +142,13 @@ def test_a_result_that_the_database_does_not_take_is_a_refusal(make: Make) -> No
 
 
 class TestSqlite:
-    """One writer at a time."""
+    """SQLite, which allows one writer at a time."""
 
     @pytest.fixture
     def url(self, sqlite_url: str) -> str:
         return sqlite_url
 
-    def test_a_handler_that_writes_holds_up_the_others_for_a_bounded_time(self, make: Make) -> None:
+    def test_a_handler_that_writes_blocks_other_writers_for_a_bounded_time(self, make: Make) -> None:
         working, other = make(), make(limit=0.3)
         transaction = working.begin(TOPIC, 5)
         write(transaction.handle, 5)
@@ -158,7 +158,7 @@ class TestSqlite:
             done(other, 0)
         assert 0.25 < time.monotonic() - begun < 3
 
-        assert make(limit=0.3).positions([TOPIC]) == {}  # not even a process that starts now
+        assert make(limit=0.3).positions([TOPIC]) == {}  # a process that starts now is not blocked
         transaction.rollback()
         done(other, 0)
 
@@ -167,8 +167,8 @@ class TestSqlite:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # full
 
-    def test_reading_before_writing_is_safe(self, make: Make, url: str) -> None:
-        """A transaction that read an older state could never write again."""
+    def test_a_handler_can_write_after_it_has_read(self, make: Make, url: str) -> None:
+        """The read takes the write lock. If another process wrote after the read, the handler could not write."""
         store, other = make(), make()
         transaction = store.begin(TOPIC, 5)
         handle = transaction.handle
@@ -186,8 +186,8 @@ class TestPostgres:
     def url(self, postgres_url: str) -> str:
         return postgres_url
 
-    def test_an_error_the_handler_swallowed_is_a_refusal(self, make: Make, url: str) -> None:
-        """The server has given the transaction up; committing would silently undo what the handler wrote."""
+    def test_a_commit_after_an_error_that_the_handler_swallowed_is_refused(self, make: Make, url: str) -> None:
+        """The server has aborted the transaction. A commit would silently undo the handler's writes."""
         store = make()
         transaction = store.begin(TOPIC, 0)
         write(transaction.handle, 0)
@@ -198,7 +198,7 @@ class TestPostgres:
         assert effects(url) == []
         done(store, 0)
 
-    def test_a_constraint_looked_at_on_commit_is_a_refusal(self, make: Make) -> None:
+    def test_a_commit_that_violates_a_deferred_constraint_is_refused(self, make: Make) -> None:
         store = make()
         transaction = store.begin(TOPIC, 0)
         transaction.handle.exec_driver_sql("CREATE TABLE c (x INT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
@@ -207,13 +207,13 @@ class TestPostgres:
             transaction.commit(answer(0))
         assert store.positions([TOPIC]) == {}
 
-    def test_a_long_statement_of_the_handlers_is_let_run(self, make: Make, url: str) -> None:
-        """The limits are for our own statements. They are back for the commit, and for the next transaction."""
+    def test_a_long_statement_of_the_handler_is_not_interrupted(self, make: Make, url: str) -> None:
+        """The limits are for the store's own statements. They apply again to the commit and to the next transaction."""
         store = make(limit=0.5)
         transaction = store.begin(TOPIC, 0)
         transaction.handle.exec_driver_sql("SELECT pg_sleep(1.2)")
         write(transaction.handle, 0)
-        time.sleep(1.8)  # idle in the transaction: our own would be ended after 1.5 s
+        time.sleep(1.8)  # idle in the transaction: the store's own would be ended after 1.5 s
         transaction.commit(answer(0))
         assert effects(url) == [0]
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""``WORKER_OFFSET_STORE``: finding the factory, and one line when something is wrong with it."""
+"""``WORKER_OFFSET_STORE``: the search for the factory, and a one-line error if it fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Factories:
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a module into the current directory; gives its name."""
+    """Yield a function that writes a module into the current directory and returns its name."""
     with writing_modules(tmp_path, monkeypatch, "users_store") as write:
         yield write
 
@@ -49,13 +49,13 @@ def complaint(reference: str) -> str:
 
 
 @pytest.mark.parametrize("factory", ["factory", "Store", "Factories.make"])
-def test_a_factory_gets_the_group_and_makes_a_store(module: Write, factory: str) -> None:
+def test_a_factory_gets_the_group_and_creates_a_store(module: Write, factory: str) -> None:
     store = load(f"{module(GOOD)}:{factory}", "my-group")
     assert isinstance(store, OffsetStore)
     assert vars(store) == {"group": "my-group"}
 
 
-def test_the_shipped_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_included_store_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKER_STORE_URL", f"sqlite:///{tmp_path / 'store.db'}")
     load("worker.stores.sql:store", "group").close()
 
@@ -82,24 +82,24 @@ def test_a_module_that_is_not_there_is_named() -> None:
         (GOOD + "del Store.skip, Store.answers", "a Store, which has no skip, answers"),
     ],
 )
-def test_what_is_wrong_is_said(module: Write, source: str, said: str) -> None:
+def test_the_error_states_its_cause(module: Write, source: str, said: str) -> None:
     assert said in complaint(f"{module(source)}:factory")
 
 
 @pytest.mark.parametrize("source", ["x = 1\n1 / 0", "def factory(group):\n    raise ValueError"])
-def test_the_users_own_line_is_named(module: Write, tmp_path: Path, source: str) -> None:
+def test_the_error_names_the_line_in_the_users_module(module: Write, tmp_path: Path, source: str) -> None:
     name = module(source)
     assert f"({tmp_path / name}.py, line 2)" in complaint(f"{name}:factory")
 
 
-def test_a_store_that_is_away_keeps_its_own_error(module: Write) -> None:
-    """So that the process can be tried again instead of the settings being blamed."""
+def test_the_error_of_an_unavailable_store_is_raised_unchanged(module: Write) -> None:
+    """It makes the supervisor start the process again. An error of the settings would end the replica."""
     source = "from worker.stores.port import *\ndef factory(group): raise StoreUnavailableError('away')"
     with pytest.raises(StoreUnavailableError, match=r"^away$"):
         load(f"{module(source)}:factory", "group")
 
 
-def test_without_the_extra_the_shipped_one_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_included_store_says_what_to_install_if_its_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("worker.stores.sql")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)

@@ -1,4 +1,4 @@
-"""PostgreSQL goes away and comes back: every call ends in time, with an error that says so, and then all goes on."""
+"""PostgreSQL stops and starts again: every call fails in time with a clear error, and later calls succeed."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def url(postgres_url: str) -> str:
 
 @pytest.fixture
 def server(postgres: Postgres) -> Iterator[Postgres]:
-    """Runs again afterwards, whatever the test did."""
+    """Yield the server. Start it again after the test if the test has stopped it."""
     yield postgres
     if not postgres.running():
         postgres.start()
 
 
 def unavailable(call: Callable[[], object]) -> str:
-    """What it says, if it says it in time."""
+    """Return the text of the call's error, which must come in time."""
     begun = time.monotonic()
     with pytest.raises(StoreUnavailableError) as caught:
         call()
@@ -55,7 +55,7 @@ def unavailable(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def test_stopped_and_started(make: Make, server: Postgres) -> None:
+def test_calls_fail_while_the_server_is_stopped_and_succeed_after_its_start(make: Make, server: Postgres) -> None:
     store = make(limit=LIMIT)
     done(store, 0)
     transaction = store.begin(TOPIC, 1)
@@ -69,8 +69,8 @@ def test_stopped_and_started(make: Make, server: Postgres) -> None:
     assert results(store) == [0, 1, 2]
 
 
-def test_a_handler_that_wrote_nothing_does_not_notice(make: Make, server: Postgres) -> None:
-    """It worked for an hour; the server was restarted meanwhile. Its result is not thrown away."""
+def test_a_handler_that_wrote_nothing_is_not_affected_by_a_restart(make: Make, server: Postgres) -> None:
+    """The server may restart while a handler works for an hour. The store still accepts the handler's result."""
     store = make(limit=LIMIT)
     transaction = store.begin(TOPIC, 0)
     server.stop()
@@ -79,7 +79,7 @@ def test_a_handler_that_wrote_nothing_does_not_notice(make: Make, server: Postgr
     assert results(store) == [0]
 
 
-def test_what_a_handler_wrote_before_is_lost_as_a_whole(make: Make, url: str, server: Postgres) -> None:
+def test_a_restart_undoes_all_writes_of_a_running_handler(make: Make, url: str, server: Postgres) -> None:
     prepare_effects(url)
     store = make(limit=LIMIT)
     transaction = store.begin(TOPIC, 0)
@@ -91,8 +91,8 @@ def test_what_a_handler_wrote_before_is_lost_as_a_whole(make: Make, url: str, se
     done(store, 0)
 
 
-def test_a_handler_sees_the_outage_as_one(make: Make, url: str, server: Postgres) -> None:
-    """Not as another error, which would use up an attempt. Going on after it is no way out."""
+def test_a_handlers_statement_raises_unavailable_during_an_outage(make: Make, url: str, server: Postgres) -> None:
+    """Another error would use up an attempt. A handler that continues after the error cannot commit."""
     prepare_effects(url)
     store = make(limit=LIMIT)
     transaction = store.begin(TOPIC, 0)
@@ -108,8 +108,8 @@ def test_a_handler_sees_the_outage_as_one(make: Make, url: str, server: Postgres
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_frozen(make: Make, server: Postgres, name: str) -> None:
-    """The server's machine is there and answers nothing: its sockets stay open, its own time-outs do not run."""
+def test_every_call_fails_in_time_if_the_server_is_frozen(make: Make, server: Postgres, name: str) -> None:
+    """The server's machine does not answer. Its sockets stay open, and its own time-outs do not run."""
     store = make(limit=LIMIT)
     done(store, 0)
     frozen = server.processes()
@@ -123,8 +123,8 @@ def test_frozen(make: Make, server: Postgres, name: str) -> None:
     assert store.positions([TOPIC]) == {TOPIC: 1}
 
 
-def test_frozen_in_a_commit(make: Make, url: str, server: Postgres) -> None:
-    """It may have been applied or not: the next ``begin`` knows."""
+def test_a_commit_fails_in_time_if_the_server_is_frozen(make: Make, url: str, server: Postgres) -> None:
+    """The commit may have been applied or not. The next ``begin`` finds out."""
     prepare_effects(url)
     store = make(limit=LIMIT)
     transaction = store.begin(TOPIC, 0)
@@ -142,7 +142,7 @@ def test_frozen_in_a_commit(make: Make, url: str, server: Postgres) -> None:
     assert results(store) == [0]
 
 
-def test_a_process_stopped_in_its_commit_holds_the_others_up_for_a_bounded_time(make: Make) -> None:
+def test_a_process_stopped_in_its_commit_blocks_others_for_a_bounded_time(make: Make) -> None:
     """It keeps the partition's row locked until the server ends its idle transaction: after three limits."""
     zombie, successor = make(limit=LIMIT), make(limit=LIMIT)
     stopped = zombie.take()
@@ -162,8 +162,8 @@ def test_a_process_stopped_in_its_commit_holds_the_others_up_for_a_bounded_time(
     assert results(successor) == [0]
 
 
-def test_a_lock_that_is_not_to_be_had_is_not_the_handlers_fault(make: Make, url: str) -> None:
-    """Somebody else has it: to be tried again, without using up an attempt."""
+def test_a_statement_that_waits_too_long_for_a_lock_raises_unavailable(make: Make, url: str) -> None:
+    """Another transaction has the lock. The request is tried again, and no attempt is used up."""
     prepare_effects(url)
     store = make(limit=LIMIT)
     transaction = store.begin(TOPIC, 0)

@@ -1,4 +1,4 @@
-"""Real processes that do the same requests at the same time, and are killed while they do."""
+"""Real processes that complete the same requests at the same time, and are killed meanwhile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Racer = subprocess.Popen[str]
 
 @contextlib.contextmanager
 def racers(url: str, count: int, processes: int) -> Iterator[list[Racer]]:
-    """That many processes, all started at once; dead at the end whatever happened."""
+    """Run this number of processes, all started at the same time. Kill them at the end."""
     running = [racer(url, count) for _ in range(processes)]
     try:
         for each in running:
@@ -57,7 +57,7 @@ def stream(given: IO[str] | None) -> IO[str]:
 
 
 def check(url: str, count: int) -> set[bytes]:
-    """Each request once: its result, its effect, its offset. Returns who did them."""
+    """Check that each request has one result, one effect and its offset. Return the ids of the processes."""
     store = SqlStore(url, "group")
     answers = list(store.answers(TOPIC, 0, 10 * count))
     position = store.positions([TOPIC])[TOPIC]
@@ -68,8 +68,8 @@ def check(url: str, count: int) -> set[bytes]:
     return {each.result for each in answers}
 
 
-def test_eight_processes_racing_for_the_same_requests_do_each_once(url: str) -> None:
-    """From an empty database on: they also make the tables, and the first row, at once."""
+def test_eight_processes_that_race_complete_each_request_once(url: str) -> None:
+    """They begin with an empty database, so they also create the tables and the first row at the same time."""
     prepare_effects(url)
     with racers(url, 60, 8) as running:
         for each in running:
@@ -78,16 +78,16 @@ def test_eight_processes_racing_for_the_same_requests_do_each_once(url: str) -> 
     assert len(check(url, 60)) > 1, "one did it all: that was no race"
 
 
-def test_tables_are_made_once_by_many(url: str) -> None:
-    """Nobody fails because somebody else was faster."""
+def test_processes_that_create_the_tables_at_the_same_time_all_succeed(url: str) -> None:
+    """No process fails because another one was faster."""
     with racers(url, 0, 8) as running:
         for each in running:
             _, complaint = each.communicate(timeout=50)
             assert each.returncode == 0, complaint
 
 
-def test_tables_that_are_there_need_no_right_to_make_them(postgres_url: str) -> None:
-    """The worker's user may be one who can only read and write rows."""
+def test_a_store_whose_tables_exist_needs_no_right_to_create_tables(postgres_url: str) -> None:
+    """The worker's database user may have no other right than to read and write rows."""
     SqlStore(postgres_url, "group").close()
     engine = sa.create_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
     name = f"poor_{random.randrange(10**9)}"  # users belong to the whole server
@@ -103,8 +103,8 @@ def test_tables_that_are_there_need_no_right_to_make_them(postgres_url: str) -> 
     store.close()
 
 
-def test_killed_in_the_middle_of_transactions(url: str) -> None:
-    """Whatever was under way is there completely or not at all, and the others go on at once."""
+def test_kills_in_the_middle_of_transactions_lose_and_repeat_no_request(url: str) -> None:
+    """A killed transaction is applied completely or not at all, and the other processes continue without a pause."""
     prepare_effects(url)
     count, kills = 250, 0
     with racers(url, count, 3) as running:

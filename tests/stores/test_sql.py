@@ -1,4 +1,4 @@
-"""The port, on both databases."""
+"""The SQL store as an implementation of the port, on both databases."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 OTHER = Partition("requests", 1)
 
 
-def test_it_is_a_store(make: Make) -> None:
+def test_the_sql_store_is_an_offset_store(make: Make) -> None:
     store: OffsetStore = make()
     assert isinstance(store, OffsetStore)
 
 
-def test_a_partition_never_seen_has_no_position(make: Make) -> None:
+def test_a_partition_that_the_store_has_never_seen_has_no_position(make: Make) -> None:
     store = make()
     assert store.positions([TOPIC, OTHER]) == {}
     assert store.positions([]) == {}
     assert list(store.answers(TOPIC, 0, 10)) == []
 
 
-def test_a_commit_moves_behind_the_request_and_keeps_the_answer(make: Make) -> None:
+def test_a_commit_moves_the_position_past_the_request_and_stores_the_answer(make: Make) -> None:
     store = make()
     store.begin(TOPIC, 7).commit(answer(7))
 
@@ -38,8 +38,8 @@ def test_a_commit_moves_behind_the_request_and_keeps_the_answer(make: Make) -> N
     assert list(again.answers(TOPIC, 0, 100)) == [answer(7)]
 
 
-def test_an_answer_comes_back_as_it_was(make: Make) -> None:
-    """Binary results and keys, none at all, the greatest numbers."""
+def test_an_answer_is_read_as_it_was_stored(make: Make) -> None:
+    """The answers have binary results and keys, an empty result, no key, and the largest numbers."""
     given = [
         answer(0, b"", None),
         answer(1, bytes(range(256)), b"\x00\xff"),
@@ -53,7 +53,7 @@ def test_an_answer_comes_back_as_it_was(make: Make) -> None:
     assert list(store.answers(TOPIC, 0, 2**63 - 1)) == given
 
 
-def test_a_rollback_leaves_nothing(make: Make) -> None:
+def test_a_rollback_stores_nothing(make: Make) -> None:
     store = make()
     transaction = store.begin(TOPIC, 0)
     transaction.rollback()
@@ -63,7 +63,7 @@ def test_a_rollback_leaves_nothing(make: Make) -> None:
     assert results(store) == []
 
 
-def test_groups_topics_and_partitions_do_not_meet(make: Make) -> None:
+def test_groups_topics_and_partitions_are_separate(make: Make) -> None:
     one, two = make("one"), make("two")
     one.begin(TOPIC, 3).commit(answer(3))
     two.begin(TOPIC, 3).commit(answer(3, b"two"))
@@ -80,15 +80,15 @@ def test_groups_topics_and_partitions_do_not_meet(make: Make) -> None:
     assert [each.result for each in two.answers(TOPIC, 0, 10)] == [b"two"]
 
 
-def test_gaps_between_offsets_are_normal(make: Make) -> None:
+def test_offsets_may_have_gaps(make: Make) -> None:
     store = make()
     done(store, 0, 4, 9)
     assert results(store) == [0, 4, 9]
     assert store.positions([TOPIC]) == {TOPIC: 10}
 
 
-def test_what_is_done_is_not_begun_again(make: Make) -> None:
-    """Before the handler has run for an hour, not after."""
+def test_a_completed_request_cannot_begin_again(make: Make) -> None:
+    """The store refuses it before the handler has run for an hour, not after."""
     store = make()
     done(store, 4)
     for offset in (0, 4):
@@ -100,7 +100,7 @@ def test_what_is_done_is_not_begun_again(make: Make) -> None:
 
 @pytest.mark.parametrize("first", [0, 6])
 def test_a_zombie_that_commits_late_is_refused(make: Make, first: int) -> None:
-    """Also for the first record ever, where there is no row to be moved yet."""
+    """This includes the first record of a partition, for which there is no row to update yet."""
     zombie, successor = make(), make()
     late = zombie.begin(TOPIC, first)
     successor.begin(TOPIC, first).commit(answer(first, b"successor"))
@@ -113,8 +113,8 @@ def test_a_zombie_that_commits_late_is_refused(make: Make, first: int) -> None:
     assert successor.positions([TOPIC]) == {TOPIC: first + 2}
 
 
-def test_a_zombie_is_refused_whose_request_was_given_up(make: Make) -> None:
-    """By the successor, without a result: the offset alone says so."""
+def test_a_zombie_whose_request_was_skipped_is_refused(make: Make) -> None:
+    """The successor skipped the request without a result, so only the offset shows that the zombie is late."""
     zombie, successor = make(), make()
     late = zombie.begin(TOPIC, 0)
     successor.skip(TOPIC, 0)
@@ -123,8 +123,8 @@ def test_a_zombie_is_refused_whose_request_was_given_up(make: Make) -> None:
     assert results(successor) == []
 
 
-def test_a_result_that_is_there_is_not_replaced(make: Make) -> None:
-    """Even if somebody took the offsets back by hand: who finds a result goes on behind it."""
+def test_an_existing_result_is_not_replaced(make: Make) -> None:
+    """Even if somebody has reset the offsets by hand. A process that finds a result continues behind it."""
     store = make()
     done(store, 0)
     with store.take() as connection:
@@ -138,25 +138,25 @@ def test_a_result_that_is_there_is_not_replaced(make: Make) -> None:
     assert [each.result for each in store.answers(TOPIC, 0, 9)] == [b"done", b"done"]
 
 
-def test_skipping_moves_on_without_a_result(make: Make) -> None:
+def test_a_skip_moves_the_position_without_a_result(make: Make) -> None:
     store = make()
     store.skip(TOPIC, 0)
     done(store, 1)
     store.skip(TOPIC, 2)
-    store.skip(TOPIC, 2)  # an answer that got lost: asked again
+    store.skip(TOPIC, 2)  # the reply was lost, so the worker calls again
 
     assert results(store) == [1]
     assert store.positions([TOPIC]) == {TOPIC: 3}
 
 
-def test_skipping_never_moves_back(make: Make) -> None:
+def test_a_skip_never_moves_the_position_back(make: Make) -> None:
     store = make()
     done(store, 5)
     store.skip(TOPIC, 2)
     assert store.positions([TOPIC]) == {TOPIC: 6}
 
 
-def test_answers_are_those_asked_for_in_order(make: Make) -> None:
+def test_answers_of_a_range_are_returned_in_order(make: Make) -> None:
     store, count = make(), 2 * PAGE + 7
     done(store, *range(count))
 
@@ -166,8 +166,8 @@ def test_answers_are_those_asked_for_in_order(make: Make) -> None:
         assert found == list(range(start, min(stop, count)))
 
 
-def test_reading_goes_on_while_somebody_writes(make: Make) -> None:
-    """The poll thread asks while a handler's transaction is open; and half-read answers hold nobody up."""
+def test_reads_do_not_wait_for_an_open_transaction(make: Make) -> None:
+    """The poll thread reads while a handler's transaction is open. Half-read answers do not block a commit."""
     store, count = make(), PAGE + 2
     done(store, *range(count))
     half = store.answers(TOPIC, 0, count)
@@ -181,14 +181,14 @@ def test_reading_goes_on_while_somebody_writes(make: Make) -> None:
     assert store.positions([TOPIC]) == {TOPIC: count + 1}
 
 
-def test_an_answer_belongs_to_its_transaction(make: Make) -> None:
+def test_a_commit_refuses_the_answer_to_another_request(make: Make) -> None:
     transaction = make().begin(TOPIC, 1)
     with pytest.raises(ValueError, match="offset 2 in the transaction of 1"):
         transaction.commit(answer(2))
     transaction.rollback()
 
 
-def test_an_ended_transaction_is_of_no_more_use(make: Make) -> None:
+def test_an_ended_transaction_cannot_be_used(make: Make) -> None:
     store = make()
     transaction = store.begin(TOPIC, 0)
     transaction.commit(answer(0))

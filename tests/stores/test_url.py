@@ -1,4 +1,4 @@
-"""``WORKER_STORE_URL``: whatever is wrong with it is one clear line, and never shows the password."""
+"""``WORKER_STORE_URL``: every error is one clear line, which never contains the password."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def complaint(kind: type[StoreError] = StoreError) -> str:
     return text
 
 
-def test_it_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_url_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "must be set, such as postgresql://" in complaint()
     monkeypatch.setenv("WORKER_STORE_URL", " ")
     assert "must be set" in complaint()
@@ -52,7 +52,7 @@ def test_it_must_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ("sqlite:///:memory:", "in memory"),
     ],
 )
-def test_what_cannot_be_used_as_it_is_written(monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
+def test_an_unusable_url_is_refused(monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
     monkeypatch.setenv("WORKER_STORE_URL", url)
     assert said in complaint()
 
@@ -66,8 +66,10 @@ def test_what_cannot_be_used_as_it_is_written(monkeypatch: pytest.MonkeyPatch, u
         ("postgresql://user:s3cret@127.0.0.1/database?no_such_option=1", "no_such_option"),
     ],
 )
-def test_what_may_work_later(monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
-    """A database that starts later than the worker is nothing to give up for; the line says what was tried."""
+def test_the_error_of_a_database_that_may_work_later_names_the_cause(
+    monkeypatch: pytest.MonkeyPatch, url: str, said: str
+) -> None:
+    """The database may start later than the worker, so the worker does not give up. The line says what was tried."""
     monkeypatch.setenv("WORKER_STORE_URL", url)
     with pytest.raises(StoreError) as caught:
         store("group")
@@ -77,22 +79,24 @@ def test_what_may_work_later(monkeypatch: pytest.MonkeyPatch, url: str, said: st
     assert "WORKER_STORE_URL=" in str(caught.value)
 
 
-def test_wrong_password_and_database(monkeypatch: pytest.MonkeyPatch, postgres: Postgres) -> None:
+def test_a_wrong_password_or_database_makes_the_store_unavailable(
+    monkeypatch: pytest.MonkeyPatch, postgres: Postgres
+) -> None:
     monkeypatch.setenv("WORKER_STORE_URL", postgres.url("postgres", "s3cret"))
     assert "password authentication failed" in complaint(StoreUnavailableError)
     monkeypatch.setenv("WORKER_STORE_URL", postgres.url("absent"))
     assert 'database "absent" does not exist' in complaint(StoreUnavailableError)
 
 
-def test_a_file_that_is_no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "store.db").write_text("not a database" * 100)
     monkeypatch.setenv("WORKER_STORE_URL", f"sqlite:///{tmp_path / 'store.db'}")
     with pytest.raises(StoreError, match="file is not a database"):
         store("group")
 
 
-def test_it_can_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As every variable, so that passwords need not stand in the environment."""
+def test_the_url_can_be_read_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """This works for every variable, so that passwords need not be in the environment."""
     file = tmp_path / "url"
     file.write_text(f"sqlite:///{tmp_path / 'store.db'}\n")
     monkeypatch.setenv("WORKER_STORE_URL_FILE", str(file))
@@ -106,14 +110,14 @@ def test_it_can_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "cannot be read: No such file" in complaint()
 
 
-def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_the_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKER_STORE_URL", "postgresql://user:s3cret@127.0.0.1/database")
     monkeypatch.delitem(sys.modules, "worker.stores.sql_limited", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     assert "pip install 'kafka-task-worker[store]'" in complaint()
 
 
-def test_exit_codes() -> None:
-    """What is set up wrongly ends the replica; what is away gets the process restarted."""
+def test_wrong_settings_and_an_unavailable_store_have_different_exit_codes() -> None:
+    """Wrong settings end the replica. An unavailable store makes the supervisor start the process again."""
     assert StoreError.exit_code is ExitCode.SETTINGS_INVALID
     assert StoreUnavailableError.exit_code is ExitCode.STORE_UNREACHABLE

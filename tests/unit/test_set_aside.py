@@ -1,4 +1,4 @@
-"""A long task runs beside others: what must not overtake it waits, and only that."""
+"""A long task runs beside others. Only the tasks that must not overtake it wait for its end."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from worker.core.queues import PartitionQueue
 NOW = 100.0
 
 
-def test_nothing_of_its_partition_starts_before_its_end() -> None:
-    """Nor counts as work that waits for the slot: other partitions are fetched meanwhile."""
+def test_no_task_of_its_partition_starts_before_a_long_task_ends() -> None:
+    """The waiting tasks do not count as startable, so other partitions are fetched meanwhile."""
     queue = PartitionQueue()
     for offset in range(4):
         queue.push(a_task(offset=offset))
@@ -33,8 +33,8 @@ def test_nothing_of_its_partition_starts_before_its_end() -> None:
     assert [task.offset for task in queue.take(5, math.inf, NOW)] == [1, 2, 3]
 
 
-def test_nothing_of_its_key_starts_before_its_end() -> None:
-    """Everything else does."""
+def test_no_task_of_its_key_starts_before_a_long_task_ends() -> None:
+    """Tasks of other keys start."""
     queue = KeyedQueue(by_key=True)
     for offset, key in enumerate([b"a", b"a", b"b", b"a"]):
         queue.push(a_task(offset=offset, key=key))
@@ -47,7 +47,7 @@ def test_nothing_of_its_key_starts_before_its_end() -> None:
     assert [task.offset for task in queue.take(5, math.inf, NOW)] == [1, 3]
 
 
-def test_one_that_comes_back_for_another_attempt_opens_its_group() -> None:
+def test_a_long_task_that_is_requeued_for_another_attempt_opens_its_group() -> None:
     queue = PartitionQueue()
     queue.push(a_task(offset=0))
     (long,) = queue.take(1, math.inf, NOW)
@@ -61,5 +61,5 @@ def test_one_that_comes_back_for_another_attempt_opens_its_group() -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.0, 5), (60.0, 5), (119.0, 5), (120.0, 10), (240.0, 15), (480.0, 19), (1e6, MOST_NICE)]
 )
-def test_a_task_steps_back_each_time_its_run_time_doubles(seconds: float, expected: int) -> None:
+def test_the_nice_level_of_a_long_task_rises_each_time_its_run_time_doubles(seconds: float, expected: int) -> None:
     assert niceness(seconds, 60.0) == expected

@@ -1,4 +1,4 @@
-"""The settings: what is read from variables and from files."""
+"""The settings, read from environment variables and from files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from worker.settings.values import Backoff, show_duration, size
 EXAMPLE = Path(__file__).parents[2] / "config/worker.env"
 
 
-# ---------------------------------------------------------------- what is read
+# ---------------------------------------------------------------- variables
 
 
 def test_defaults() -> None:
-    """The required five are enough; everything else has the contract's default."""
+    """Five variables are required. All others have the defaults of the contract."""
     settings = load()
 
     assert settings.dead_letter_topic == "requests.dlq"
@@ -91,7 +91,7 @@ def test_the_example_names_every_variable_with_its_default() -> None:
     assert {*shown} == {*defaults, *(name for name, _, _ in required), "WORKER_HANDLER"}
     plain = {
         name: _plain(value) for name, value in defaults.items() if value
-    }  # of the others an example is of more use
+    }  # for an empty default the file shows an example
     assert {name: _plain(shown[name]) for name in plain} == plain
 
 
@@ -104,14 +104,14 @@ def _plain(value: str) -> str:
     return "0" if value == "0s" else value
 
 
-def test_empty_is_unset() -> None:
-    """A variable that is empty or blank counts as not set, also a required one and a misspelt one."""
+def test_an_empty_variable_counts_as_unset() -> None:
+    """So does a blank variable. This also applies to required variables and to misspelt names."""
     assert load(WORKER_PROCESSES="", KAFKA_GROUP_PROTOCOL=" ", WORKER_HANDLR="").processes == "auto"
     assert the_line(KAFKA_ACK_TOPIC="") == "KAFKA_ACK_TOPIC is not set: topic of Response messages"
 
 
-def test_only_what_is_given_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process's own environment is never looked at."""
+def test_load_reads_only_the_variables_that_are_passed_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not read the environment of the process."""
     monkeypatch.setenv("WORKER_PROCESSES", "7")
     monkeypatch.setenv("KAFKA_GROUP_PROTOCOL", "classic")
 
@@ -125,7 +125,7 @@ def test_settings_are_frozen() -> None:
 
 
 def test_clients_need_no_handler() -> None:
-    """The tools work without the worker's variables, and do not mind a wrong one."""
+    """The tools need no variables of the worker, and they ignore a wrong one."""
     environ = {name: text for name, text in NEEDED.items() if name.startswith("KAFKA_")}
 
     assert ClientSettings.load({**environ, "WORKER_PROCESSES": "many"}).group == "workers"
@@ -144,14 +144,14 @@ def test_clients_need_no_handler() -> None:
         (" 1.5 H ", 5400),
     ],
 )
-def test_durations(text: str, seconds: float) -> None:
-    """A number with a unit, or of seconds."""
+def test_a_duration_is_a_number_with_an_optional_unit(text: str, seconds: float) -> None:
+    """Without a unit, the number is in seconds."""
     assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "1 s 2", "1w", "nan", "inf", "1e3", "s"])
-def test_no_durations(text: str) -> None:
-    """Anything else is none."""
+def test_a_text_that_is_not_a_duration_is_refused(text: str) -> None:
+    """The error says what a duration must be."""
     with pytest.raises(ValueError, match="must be a duration"):
         duration(text)
 
@@ -160,14 +160,14 @@ def test_no_durations(text: str) -> None:
     ("text", "count"),
     [("0", 0), ("4096", 4096), ("10k", 10_000), ("10Ki", 10_240), (" 2 GiB ", 2 << 30), ("1.5MB", 1_500_000)],
 )
-def test_sizes(text: str, count: int) -> None:
-    """Bytes, in units of 1000 or, with an i, of 1024."""
+def test_a_size_is_a_number_of_bytes_with_an_optional_unit(text: str, count: int) -> None:
+    """The units are powers of 1000 or, with an ``i``, of 1024."""
     assert size(text) == count
 
 
 @pytest.mark.parametrize("text", ["0s", "250ms", "1s", "1.5s", "60s", "90s", "5m", "90m", "24h", "48h"])
 def test_durations_are_shown_as_they_are_written(text: str) -> None:
-    """What is shown is what one would write."""
+    """A user can copy the text into a variable."""
     assert show_duration(duration(text)) == text
 
 
@@ -200,16 +200,16 @@ def test_durations_are_shown_as_they_are_written(text: str) -> None:
         ({"WORKER_EXTRA_SLOTS": "2", "WORKER_ISOLATION": "process"}, "extra_slots", 2),
     ],
 )
-def test_how_work_is_done_can_be_chosen(variables: dict[str, str], field: str, value: object) -> None:
-    """Guarantee, ordering, batches, commits: every one of them alone."""
+def test_a_single_variable_sets_its_field(variables: dict[str, str], field: str, value: object) -> None:
+    """The variables concern the guarantee, the ordering, batches, commits and isolation."""
     assert getattr(load(**variables), field) == value
 
 
 # ---------------------------------------------------------------- files
 
 
-def test_a_value_from_a_file(tmp_path: Path) -> None:
-    """``*_FILE`` takes the file's text without the newline at its end, also for properties, which are secret then."""
+def test_a_variable_can_be_read_from_a_file(tmp_path: Path) -> None:
+    """``*_FILE`` names the file. The newline at its end is dropped. A property from a file is a secret."""
     (tmp_path / "topic").write_text("from-file\r\n")
     (tmp_path / "password").write_text(f" {SECRET} \n")
     settings = load(
@@ -222,15 +222,15 @@ def test_a_value_from_a_file(tmp_path: Path) -> None:
     assert settings.link().given == {"sasl.password": f" {SECRET} "}
 
 
-def test_properties_that_are_files_themselves() -> None:
-    """librdkafka's own ``….file`` properties keep their path."""
+def test_a_librdkafka_property_that_names_a_file_keeps_its_path() -> None:
+    """The ``….file`` properties of librdkafka are paths, and the settings do not read these files."""
     settings = load(KAFKA_CONFIG_SASL_OAUTHBEARER_ASSERTION_PRIVATE_KEY_FILE="/keys/one")
 
     assert settings.link().given == {"sasl.oauthbearer.assertion.private.key.file": "/keys/one"}
 
 
-def test_a_variable_and_its_file(tmp_path: Path) -> None:
-    """Both at once is a mistake, and none of them wins."""
+def test_a_variable_and_its_file_cannot_both_be_set(tmp_path: Path) -> None:
+    """Neither of them takes precedence."""
     (tmp_path / "group").write_text("other")
     both = {"KAFKA_CONSUMER_GROUP_ID_FILE": str(tmp_path / "group")}
 
@@ -243,8 +243,8 @@ def test_a_variable_and_its_file(tmp_path: Path) -> None:
     ("content", "complaint"),
     [(None, "cannot be read: No such file"), (b"\n", "the file is empty"), (b"\xff\xfe", "it is not UTF-8 text")],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes | None, complaint: str) -> None:
-    """One line about the file, and none that the variable is missing."""
+def test_one_line_reports_a_file_that_cannot_be_used(tmp_path: Path, content: bytes | None, complaint: str) -> None:
+    """No other line says that the variable is missing."""
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)
@@ -254,6 +254,6 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes | None, compl
     assert complaint in line
 
 
-def test_a_secret_where_its_path_belongs() -> None:
-    """Is not quoted, as a path would be."""
+def test_a_secret_given_in_place_of_a_path_is_not_quoted() -> None:
+    """A path would be quoted."""
     assert the_line(KAFKA_CONFIG_SASL_PASSWORD_FILE=SECRET).startswith("KAFKA_CONFIG_SASL_PASSWORD_FILE cannot be read")

@@ -1,4 +1,4 @@
-"""Names of variables: misspelt ones are refused, those of others are left alone."""
+"""Names of variables: misspelt names are refused, and variables of other programs are ignored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MISSPELT = {
     "WORKER_MEMORY": "WORKER_TASK_MEMORY",
     "WORKER_ATTEMPTS": "WORKER_MAX_ATTEMPTS",
     "KAFKA_MEMBERSHIP": "KAFKA_STATIC_MEMBERSHIP",
-    # Other words for the same.
+    # Synonyms.
     "KAFKA_DLQ_TOPIC": "KAFKA_DEAD_LETTER_TOPIC",
     "KAFKA_DLQ": "KAFKA_DEAD_LETTER_TOPIC",
     "WORKER_MAX_RETRIES": "WORKER_MAX_ATTEMPTS",
@@ -103,7 +103,7 @@ FOREIGN = {
     "KAFKA_TOPIC": "others",
     "KAFKA_GROUP_ID": "others",
     "KAFKA2_BOOTSTRAP_SERVER": "kafka:9092",
-    # Other programs, and what may yet come.
+    # Other programs, and possible variables of later versions.
     "WORKER_CHECKPOINT": "topic",
     "WORKER_LENDING": "pod",
     "WORKER_MEMORY_LIMIT": "2g",
@@ -123,31 +123,31 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize(("misspelt", "meant"), MISSPELT.items())
-def test_misspelt_names(misspelt: str, meant: str) -> None:
-    """A name close to one of ours is refused, and the line names ours."""
+def test_a_misspelt_name_is_refused_and_the_line_suggests_the_right_one(misspelt: str, meant: str) -> None:
+    """A misspelt name is close to the name of a variable of the worker."""
     assert the_line(**{misspelt: "x"}) == f"{misspelt} is not known: is {meant} meant? Correct it, or unset it"
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_other_names(name: str) -> None:
-    """Others with our prefixes are nobody's business."""
+def test_variables_of_other_programs_are_ignored(name: str) -> None:
+    """Their names may begin with ``WORKER_`` or ``KAFKA_``."""
     assert load(**{name: FOREIGN[name]}) == load()
 
 
-def test_a_port_of_another_program() -> None:
-    """Kubernetes is not the only one that sets it."""
+def test_a_worker_port_of_another_program_is_ignored() -> None:
+    """Kubernetes sets WORKER_PORT to a URL. Other programs set it to a number."""
     assert load(WORKER_PORT="8080") == load()
 
 
-def test_a_part_of_a_name_that_is_set_belongs_to_somebody_else() -> None:
-    """WORKER_TIMEOUT alone is probably ours, beside WORKER_TASK_TIMEOUT it is not."""
+def test_a_shortened_name_is_ignored_if_the_full_name_is_set() -> None:
+    """WORKER_TIMEOUT beside WORKER_TASK_TIMEOUT belongs to another program. A misspelt name is still refused."""
     assert load(WORKER_TIMEOUT="5", WORKER_TASK_TIMEOUT="60s").task_timeout == 60
     assert load(KAFKA_DLQ_TOPIC="theirs", KAFKA_DEAD_LETTER_TOPIC="ours").dead_letter_topic == "ours"
     assert "WORKER_PROCESES" in the_line(WORKER_PROCESES="5", WORKER_PROCESSES="5")
 
 
-def test_a_missing_one_and_one_that_may_be_meant() -> None:
-    """Where a required variable is missing, a name that resembles it less is mentioned; a misspelt one is enough."""
+def test_the_line_about_a_missing_variable_mentions_a_similar_name_that_is_set() -> None:
+    """A misspelt name has its own line, and then there is no line about the missing variable."""
     line = the_line(KAFKA_CONSUMER_GROUP_ID="", KAFKA_CONSUMER_NAME="workers")
 
     assert line.endswith("(KAFKA_CONSUMER_NAME is set: is this one meant?)")

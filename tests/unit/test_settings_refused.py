@@ -1,4 +1,4 @@
-"""Values that are refused: one line for each says what to do."""
+"""Values that are refused. One line about each says what to do."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in WRONG.items() for text in texts])
-def test_wrong_values(name: str, text: str) -> None:
-    """One line, which names the variable and says what it must be."""
+def test_one_line_names_the_variable_with_a_wrong_value(name: str, text: str) -> None:
+    """The line also says what the value must be."""
     line = the_line(**{name: text})
 
     assert line.startswith(name)
     assert "must" in line
 
 
-def test_the_value_is_quoted() -> None:
-    """The line shows what was found, cut if it is long."""
+def test_the_line_quotes_the_wrong_value() -> None:
+    """A long value is cut."""
     assert the_line(WORKER_MAX_ATTEMPTS="three").startswith("WORKER_MAX_ATTEMPTS='three' must be a whole number")
     assert len(the_line(WORKER_MAX_ATTEMPTS="x" * 5000)) < 200
 
 
-def test_every_problem_at_once() -> None:
-    """All that is wrong is said in one go, a line each, whoever found it."""
+def test_all_problems_are_reported_together() -> None:
+    """Each problem has one line, whichever check found it."""
     found = lines(
         WORKER_HANDLR="x", KAFKA_ACK_TOPIC="", WORKER_PROCESSES="x", KAFKA_CONFIG_GROUP_ID="x", KAFKA_CONFIG_ACKS="1"
     )
@@ -76,7 +76,7 @@ def test_every_problem_at_once() -> None:
 
 
 def test_a_liveness_timeout_must_be_longer_than_a_healthy_process_waits() -> None:
-    """Else a broker or a database that answers late would get healthy processes killed."""
+    """Otherwise healthy processes are killed when a broker or a database answers late."""
     line = the_line(WORKER_LIVENESS_TIMEOUT="9s")
 
     assert line.startswith("WORKER_LIVENESS_TIMEOUT=9s must be at least 10s")
@@ -88,8 +88,8 @@ def test_a_liveness_timeout_must_be_longer_than_a_healthy_process_waits() -> Non
     assert load(WORKER_LIVENESS_TIMEOUT="45s", WORKER_OFFSET_STORE="package.module:store").liveness_timeout == 45.0
 
 
-def test_topics_that_would_feed_each_other() -> None:
-    """Requests, answers and dead letters need separate topics."""
+def test_requests_answers_and_dead_letters_need_separate_topics() -> None:
+    """Otherwise records of one kind would be read as records of another kind."""
     assert "KAFKA_ACK_TOPIC='a' must not be one of KAFKA_REQUEST_TOPIC" in the_line(
         KAFKA_REQUEST_TOPIC="b,a", KAFKA_ACK_TOPIC="a"
     )
@@ -98,19 +98,19 @@ def test_topics_that_would_feed_each_other() -> None:
         assert line.startswith(f"KAFKA_DEAD_LETTER_TOPIC='{topic}' must be neither")
 
 
-def test_a_default_that_cannot_be() -> None:
-    """A dead-letter topic whose default name would be too long is asked for; a wrong request topic is one problem."""
+def test_the_dead_letter_topic_must_be_set_if_its_default_name_is_too_long() -> None:
+    """A wrong request topic causes no second line about the dead-letter topic."""
     assert the_line(KAFKA_REQUEST_TOPIC="x" * 249).startswith("KAFKA_DEAD_LETTER_TOPIC is not set")
     assert the_line(KAFKA_REQUEST_TOPIC="a b").startswith("KAFKA_REQUEST_TOPIC='a b'")
 
 
-def test_a_port_that_kubernetes_has_set() -> None:
-    """A Service called worker-http collides with our variable; the line says so."""
+def test_the_line_explains_a_port_that_kubernetes_has_set() -> None:
+    """Kubernetes sets WORKER_HTTP_PORT for a Service that is called worker-http."""
     assert "enableServiceLinks: false" in the_line(WORKER_HTTP_PORT="tcp://10.0.0.1:80")
 
 
 @pytest.mark.parametrize("topic", ["requests", "answers", "requests.dlq"])
-def test_the_state_topic_is_a_topic_by_itself(topic: str) -> None:
+def test_the_state_topic_must_be_a_separate_topic(topic: str) -> None:
     """Compaction would remove requests and answers."""
     assert f"KAFKA_STATE_TOPIC={topic!r} must be a separate topic" in the_line(KAFKA_STATE_TOPIC=topic)
 
@@ -136,6 +136,6 @@ def test_when_a_task_is_a_long_one(text: str) -> None:
         ({"WORKER_CHILD_MAX_MEMORY": "1GiB"}, "set WORKER_ISOLATION=process"),
     ],
 )
-def test_what_does_not_go_together(variables: dict[str, str], said: str) -> None:
-    """Each is right alone; one line says which of them to leave out, or what is missing."""
+def test_variables_that_do_not_work_together_are_refused(variables: dict[str, str], said: str) -> None:
+    """Each value is valid alone. One line says which variable to unset, or which one is missing."""
     assert said in the_line(**variables)

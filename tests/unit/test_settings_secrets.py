@@ -1,4 +1,4 @@
-"""Nothing secret is ever shown."""
+"""Secrets in the settings are never shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECRETS = {
 
 
 def test_secrets_are_masked() -> None:
-    """Neither the settings' own texts nor the description show them; what is harmless stays readable."""
+    """``repr``, ``str`` and the description do not show them. Harmless values stay readable."""
     settings = load(**SECRETS, KAFKA_CONFIG_SASL_USERNAME="me", KAFKA_CONFIG_SSL_KEY_LOCATION="/keys/one")
     described = {name: value for name, value, _ in settings.describe()}
 
@@ -40,12 +40,12 @@ def test_secrets_are_masked() -> None:
 
 
 def test_secrets_reach_the_client() -> None:
-    """Masked or not, the properties get the real value."""
+    """The properties of the client have the real value."""
     assert load(**SECRETS).client_properties()["sasl.password"] == SECRET
 
 
 def test_values_from_files_are_masked(tmp_path: Path) -> None:
-    """Whoever keeps a value in a file wants it there only, whatever it is called."""
+    """A value that is kept in a file is treated as a secret, whatever its variable is called."""
     (tmp_path / "file").write_text(SECRET.replace("&", "-"))
     path = str(tmp_path / "file")
     settings = load(KAFKA_CONSUMER_GROUP_ID="", KAFKA_CONSUMER_GROUP_ID_FILE=path, KAFKA_CONFIG_SASL_USERNAME_FILE=path)
@@ -57,7 +57,7 @@ def test_values_from_files_are_masked(tmp_path: Path) -> None:
 
 
 def test_errors_do_not_quote_secrets(tmp_path: Path) -> None:
-    """Neither the line nor the traceback of what led to it, with whatever it was caused by."""
+    """Neither the message nor the traceback with its local variables shows them, and the error has no context."""
     (tmp_path / "file").write_text(SECRET)
     wrong = {**SECRETS, "WORKER_HANDLER_KWARGS": f'{{"password": "{SECRET}"', "WORKER_MAX_ATTEMPTS": "x"}
     wrong |= {"KAFKA_CONFIG_SSL_TRUSTSTORE_PASSWORD": SECRET, "WORKER_PROCESSES_FILE": str(tmp_path / "file")}
@@ -72,12 +72,12 @@ def test_errors_do_not_quote_secrets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sasl.password", "ssl.key.pem", "dbpassword", "API_KEY", "clientSecret", "token"])
-def test_names_that_promise_a_secret(name: str) -> None:
-    """By a word of theirs, however it is written."""
+def test_a_name_with_a_secret_word_looks_secret(name: str) -> None:
+    """The word may be in upper or lower case, with any separator or none."""
     assert looks_secret(name)
 
 
 @pytest.mark.parametrize("name", ["ssl.key.location", "depth", "monkey", "keytab", "sasl.username", "token.url", ""])
-def test_names_that_do_not(name: str) -> None:
-    """Where a secret lies, or whose it is, is none."""
+def test_other_names_do_not_look_secret(name: str) -> None:
+    """The place of a secret, or the user it belongs to, is not a secret."""
     assert not looks_secret(name)

@@ -19,7 +19,7 @@ def test_a_password_with_a_slash_is_masked() -> None:
     assert "4dor" not in described["WORKER_HANDLER_KWARGS"]
 
 
-def test_services_of_kubernetes_are_left_alone() -> None:
+def test_variables_that_kubernetes_sets_for_a_service_are_ignored() -> None:
     load(
         KAFKA_CONFIG_SERVICE_HOST="10.0.0.1",
         KAFKA_CONFIG_SERVICE_PORT="80",

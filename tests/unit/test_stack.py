@@ -1,4 +1,4 @@
-"""``worker stack``, with real processes and a replica's answer made up."""
+"""``worker stack``, with real processes and a scripted replica."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ HANDLER = textwrap.dedent(
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[str]]:
-    """A process whose handler sits in C code and holds the interpreter."""
+    """Start a process whose handler runs C code and holds the interpreter lock."""
     command = [sys.executable, "-c", HANDLER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -65,7 +65,7 @@ def process() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_the_stack_of_a_handler_in_c_code_is_read(process: subprocess.Popen[str]) -> None:
-    """And the process goes on as before."""
+    """The process continues to run."""
     text = stacks(process.pid)
 
     assert "my_handler" in text
@@ -86,7 +86,7 @@ def test_without_py_spy_a_line_says_what_to_install(monkeypatch: pytest.MonkeyPa
         stacks(os.getpid())
 
 
-def test_a_missing_right_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ptrace_permission_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = SimpleNamespace(returncode=1, stdout="", stderr="Error: Permission Denied: Try running again\n")
     monkeypatch.setattr(reader, "subprocess", SimpleNamespace(run=lambda *_, **__: refusal, TimeoutExpired=OSError))
     with pytest.raises(StackError, match=r"allow ptrace \(kernel.yama.ptrace_scope=0"):
@@ -97,7 +97,7 @@ def test_a_missing_right_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_process_that_runs_the_task_is_found() -> None:
-    """With isolation that is the child, whose pid the task has."""
+    """Under ``WORKER_ISOLATION=process`` it is the child process, whose pid is in the task."""
     assert find([IDLE, {"pid": 31, "task": TASK}], ORIGIN) == Found(40, certain=True)
     assert find([{"pid": 31, "task": {**TASK, "offset": 18}}], ORIGIN) is None
     beside = {"pid": 31, "task": {**TASK, "offset": 18}, "beside": [TASK]}
@@ -105,7 +105,7 @@ def test_the_process_that_runs_the_task_is_found() -> None:
 
 
 def test_a_process_that_cannot_report_its_task_is_found_by_its_partition() -> None:
-    """The handler has held the interpreter since it started."""
+    """Its handler has held the interpreter lock since the start."""
     assert find([IDLE, {**IDLE, "pid": 31, "partitions": {}}], ORIGIN) == Found(30, certain=False)
     assert find([{**IDLE, "task": {**TASK, "offset": 18}}], ORIGIN) is None
 
@@ -131,7 +131,7 @@ def test_the_stacks_are_printed() -> None:
     assert run("requests/3/17", "--native") == (0, "stacks of 40 native\n", "")
 
 
-def test_without_a_state_topic_the_command_must_run_on_the_machine(topics: FakeTopics) -> None:
+def test_without_a_state_topic_the_command_must_run_where_the_task_runs(topics: FakeTopics) -> None:
     topics.settings.state_topic = ""
     code, out, err = run("requests/0/5")
     assert (code, out) == (1, "")
@@ -139,7 +139,7 @@ def test_without_a_state_topic_the_command_must_run_on_the_machine(topics: FakeT
 
 
 @pytest.mark.usefixtures("topics")
-def test_a_process_found_by_its_partition_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_that_it_found_the_process_by_its_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack, "processes", lambda _url, **_: [IDLE])
     code, out, err = run("requests/3/17")
     assert (code, out) == (0, "stacks of 30\n")
@@ -152,14 +152,14 @@ def test_wrong_usage_ends_in_a_line() -> None:
         run("requests")
 
 
-# ---------------------------------------------------------------- from afar
+# ---------------------------------------------------------------- from another machine
 
 
 FAR = Origin("requests", 0, 5)
 
 
 def replies_of(topics: FakeTopics, monkeypatch: pytest.MonkeyPatch, runner: Runner | None) -> None:
-    """A replica that sees what is written at once; its stacks are made up."""
+    """Let a replica read each record as soon as it is written. Its stacks are scripted."""
     monkeypatch.setattr(stack_replies, "stacks_of_tree", lambda pid, *, native: f"tree of {pid}{' native' * native}\n")
     replies = StackReplies(STATES, 2, lambda origin: runner if origin == FAR else None, write=topics.write)
     topics.on_write = lambda record: replies.take(record.key, record.value)
@@ -167,18 +167,18 @@ def replies_of(topics: FakeTopics, monkeypatch: pytest.MonkeyPatch, runner: Runn
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for a reply."""
+    """Shorten the wait for a reply."""
     monkeypatch.setattr(stack, "TIMEOUT", 0.05)
 
 
 def last_values(topics: FakeTopics) -> list[bytes | None]:
-    """What compaction would leave."""
+    """Return the values that compaction would keep."""
     logs = (log for place, log in topics.logs.items() if place.topic == STATES)
     return list({record.key: record.value for log in logs for record in log}.values())
 
 
 def test_the_replica_that_runs_the_task_replies(topics: FakeTopics, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And neither the request nor the reply stays on the topic."""
+    """Neither the request nor the reply stays on the topic."""
     replies_of(topics, monkeypatch, Runner("replica-7-1", 71))
 
     assert run("requests/0/5") == (0, "tree of 71\n", "replica-7-1 runs it\n")
@@ -186,7 +186,7 @@ def test_the_replica_that_runs_the_task_replies(topics: FakeTopics, monkeypatch:
     assert last_values(topics) == [None, None]
 
 
-def test_a_process_that_cannot_be_read_is_explained(topics: FakeTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_explains_why_a_process_cannot_be_read(topics: FakeTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     replies_of(topics, monkeypatch, Runner("replica-7-1", 71))
 
     def refuse(_pid: int, *, native: bool) -> str:
@@ -198,7 +198,9 @@ def test_a_process_that_cannot_be_read_is_explained(topics: FakeTopics, monkeypa
 
 
 @pytest.mark.usefixtures("short")
-def test_without_a_reply_the_request_does_not_stay(topics: FakeTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_without_a_reply_does_not_stay_on_the_topic(
+    topics: FakeTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replies_of(topics, monkeypatch, None)
 
     code, out, err = run("requests/0/5")
@@ -209,7 +211,7 @@ def test_without_a_reply_the_request_does_not_stay(topics: FakeTopics, monkeypat
 
 
 class Inline(Executor):
-    """Runs at once what would run on another thread."""
+    """An executor that runs each call immediately, on the calling thread."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -219,8 +221,8 @@ class Inline(Executor):
         return Future[None]()
 
 
-def test_old_requests_and_other_records_are_not_replied_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replica that starts reads the topic from its beginning."""
+def test_a_replica_ignores_old_requests_and_other_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a replica starts, it reads the topic from the beginning."""
     monkeypatch.setattr(stack_replies, "ThreadPoolExecutor", Inline)
     monkeypatch.setattr(stack_replies, "stacks_of_tree", lambda _pid, *, native: f"native: {native}")
     written: list[Outgoing] = []
@@ -234,7 +236,7 @@ def test_old_requests_and_other_records_are_not_replied_to(monkeypatch: pytest.M
     assert written == []
 
 
-def test_a_replica_that_does_not_run_the_task_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_does_not_run_the_task_sends_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_replies, "ThreadPoolExecutor", Inline)
     replies = StackReplies(STATES, 2, lambda _: None, lambda record: pytest.fail(str(record)))
     replies.take(request_key(FAR), encode(StackRequest(FAR, "1", time.time())))
@@ -260,12 +262,12 @@ def test_records_are_read_as_they_were_written(record: StackRequest | StackReply
         (b"x:a/0/1", b"{}"),
     ],
 )
-def test_whatever_else_is_there_does_no_harm(key: bytes | None, value: bytes) -> None:
+def test_other_records_on_the_topic_are_ignored(key: bytes | None, value: bytes) -> None:
     assert decode(key, value) is None
 
 
 def test_the_stacks_of_a_process_include_its_python_children(process: subprocess.Popen[str]) -> None:
-    """That of the task's child, where there is one."""
+    """One of them may be the child process that runs the task."""
     shell = subprocess.Popen(["sleep", "30"])
     try:
         text = stacks_of_tree(os.getpid())

@@ -1,4 +1,4 @@
-"""The reader of a replica finds the process that runs a task, by the connection that process has made."""
+"""The reader of a replica finds the process that runs a task by the connection of that process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE, ELSEWHERE, WAITS = (Origin("requests", 3, offset) for offset in (41, 42, 4
 
 
 class Topic:
-    """What the topic has, once."""
+    """A topic whose records can be read once."""
 
     def __init__(self, *records: KeyValue) -> None:
         self._records = list(records)
@@ -49,7 +49,7 @@ def a_request(origin: Origin) -> KeyValue:
 
 
 class Recorder:
-    """In the place of ``StackReplies``: whom the reader takes for the process that runs each task."""
+    """A replacement for ``StackReplies`` that records which process the reader finds for each task."""
 
     def __init__(self, _topic: str, _partitions: int, runner_of: Any, _write: Any) -> None:
         self._runner_of = runner_of
@@ -62,7 +62,7 @@ class Recorder:
 
 
 def test_only_the_replica_that_runs_the_task_replies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither for a task of another replica nor for one that waits for its next start."""
+    """The reader finds no process for a task of another replica, or for a task that waits for its next start."""
     recorders: list[Recorder] = []
 
     def record(*arguments: Any) -> Recorder:

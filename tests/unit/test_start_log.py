@@ -1,4 +1,4 @@
-"""What the start log records for the next owner when this one has only begun, and when records are gone."""
+"""What the start log records for the next owner before the first start, and after records were deleted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from worker.core.start_log import StartLog
 FORMER, THIS = "aaaaaaaa", "bbbbbbbb"
 
 
-def test_a_start_of_this_process_is_recorded_as_its_own() -> None:
-    """Also while a crash of the previous owner has not been charged to any task."""
+def test_a_start_of_this_process_is_recorded_with_its_token() -> None:
+    """This also applies while a crash of the previous owner is not charged to a task yet."""
     starts = StartLog(CommitMetadata(started_below=6, started_by=FORMER, attempts={5: 1}, waiting=frozenset({5})))
     assert not starts.admit(5)
     assert starts.record(5, clean=False, process=THIS).started_by == FORMER, "nothing has started here"

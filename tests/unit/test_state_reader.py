@@ -29,7 +29,7 @@ STATE = TaskState(ORIGIN, "b-0", 1, 5, 5, checkpoint=b"x" * 300_000, checkpoint_
 
 
 class Topic:
-    """A topic of one partition; ``hidden`` records at its end have not been fetched yet."""
+    """A topic of one partition. The last ``hidden`` records have not been fetched yet."""
 
     def __init__(self) -> None:
         self.log: list[KeyValue] = []
@@ -83,8 +83,8 @@ def rig() -> Iterator[Rig]:
     rig.reader.close()
 
 
-def test_what_is_there_and_what_comes(rig: Rig) -> None:
-    """The state as it is now, then every change of this partition that others make."""
+def test_a_process_gets_the_current_state_and_then_every_change(rig: Rig) -> None:
+    """It gets those of the partition that it follows, and only changes that others make."""
     rig.topic.append(state_key(ORIGIN), encode_state(STATE))
     rig.topic.append(state_key(Origin("requests", 4, 1)), None)
     client = rig.client()
@@ -102,8 +102,8 @@ def test_what_is_there_and_what_comes(rig: Rig) -> None:
     assert rig.exchange(client) == []
 
 
-def test_what_a_process_wrote_itself_does_not_come_back(rig: Rig) -> None:
-    """But it is part of what there is when the process follows the partition again."""
+def test_a_process_does_not_get_its_own_records_back(rig: Rig) -> None:
+    """They are part of the current state when the process follows the partition again."""
     client, other = rig.client("b-0"), rig.client("c-0")
     for one in (client, other):
         one.follow(PLACE, 1)
@@ -115,8 +115,8 @@ def test_what_a_process_wrote_itself_does_not_come_back(rig: Rig) -> None:
     assert len(rig.exchange(client)) == 3
 
 
-def test_a_partition_is_caught_up_only_with_what_the_topic_had(rig: Rig) -> None:
-    """Not before the record that was there already is read, nor while the broker does not say how far it goes."""
+def test_a_partition_is_caught_up_when_all_earlier_records_have_been_read(rig: Rig) -> None:
+    """It is not caught up while an earlier record is unread, or while the end of the topic is not known."""
     rig.topic.append(state_key(ORIGIN), encode_state(STATE))
     rig.topic.hidden, rig.topic.away = 1, True
     client = rig.client()
@@ -128,7 +128,7 @@ def test_a_partition_is_caught_up_only_with_what_the_topic_had(rig: Rig) -> None
     assert len(rig.exchange(client)) == 3
 
 
-def test_a_reader_that_was_started_again_sends_everything_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restarted_reader_sends_everything_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.state.client.CONNECT_SECONDS", 0.0)
     client = rig.client()
     client.follow(PLACE, 1)
@@ -139,7 +139,7 @@ def test_a_reader_that_was_started_again_sends_everything_again(rig: Rig, monkey
     assert rig.exchange(client) == [Begin(PLACE), CaughtUp(PLACE, 1)]
 
 
-def test_a_process_that_leaves_is_forgotten(rig: Rig) -> None:
+def test_the_reader_forgets_a_process_that_has_disconnected(rig: Rig) -> None:
     client = rig.client()
     client.follow(PLACE, 1)
     rig.exchange(client)
@@ -151,8 +151,8 @@ def test_a_process_that_leaves_is_forgotten(rig: Rig) -> None:
     assert rig.reader.connected == 0
 
 
-def test_frames_in_pieces() -> None:
-    """Frames come whole, in whatever pieces the bytes arrive."""
+def test_frames_are_unpacked_from_bytes_in_any_pieces() -> None:
+    """Each frame is returned when it is complete."""
     first, last = Frame(Kind.FOLLOW, "a/b/3", 9), Frame(Kind.HELLO, "")
     frames: list[Frame | RecordFrame] = [first, RecordFrame(b"k", b""), RecordFrame(b"k", None), last]
     data, buffer, found = b"".join([pack(frame) for frame in frames]), bytearray(), []

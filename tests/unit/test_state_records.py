@@ -1,4 +1,4 @@
-"""The records of the state topic: bytes and back, and what happens to bytes of others."""
+"""The records of the state topic: how they are encoded and decoded, and which bytes are ignored."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FULL = dataclasses.replace(
 
 
 @pytest.mark.parametrize("state", [STATE, FULL])
-def test_a_state_comes_back_as_it_was(state: TaskState) -> None:
-    """To the nanosecond, and a progress of 0 is not the same as none."""
+def test_a_state_is_decoded_as_it_was_encoded(state: TaskState) -> None:
+    """Times are exact to the nanosecond, and a progress of 0 differs from no progress."""
     assert decode(records.state_key(ORIGIN), records.encode_state(state)) == state
 
 
-def test_a_cancel_request_comes_back_as_it_was() -> None:
+def test_a_cancel_request_is_decoded_as_it_was_encoded() -> None:
     request = CancelRequest(ORIGIN, 5, "requested")
     assert decode(records.cancel_key(ORIGIN), records.encode_cancel(request)) == request
 
@@ -48,12 +48,12 @@ def test_the_keys_are_those_of_the_contract() -> None:
 @pytest.mark.parametrize(
     "text", ["", "requests", "requests/3", "a/b/c", "requests/3/-1", "requests/3/4/5", "/3/4", "r/²/1"]
 )
-def test_an_origin_that_is_none_is_refused(text: str) -> None:
+def test_a_text_that_is_not_an_origin_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be topic/partition/offset"):
         parse_origin(text)
 
 
-def test_tombstones() -> None:
+def test_a_tombstone_removes_a_state_or_a_cancel_request() -> None:
     assert decode(b"requests/3/41", None) == Removed(ORIGIN, cancel=False)
     assert decode(b"cancel:requests/3/41", None) == Removed(ORIGIN, cancel=True)
 
@@ -72,19 +72,19 @@ def test_tombstones() -> None:
         (b"requests/3/41", b""),
     ],
 )
-def test_bytes_of_others_are_nothing(key: bytes | None, value: bytes | None) -> None:
+def test_bytes_that_are_not_a_valid_record_are_ignored(key: bytes | None, value: bytes | None) -> None:
     assert decode(key, value) is None
 
 
 def test_both_records_of_a_request_are_in_one_partition() -> None:
-    """The partition follows from the request alone, and requests spread."""
+    """The partition depends on the origin alone, and requests are spread over all partitions."""
     partitions = [records.partition_of(Origin("requests", 0, offset), 7) for offset in range(200)]
     assert partitions == [records.partition_of(Origin("requests", 0, offset), 7) for offset in range(200)]
     assert set(partitions) == set(range(7))
 
 
-def test_a_record_has_room_in_a_topic_with_the_usual_limit() -> None:
-    """The greatest checkpoint with the longest message and key."""
+def test_the_largest_record_fits_into_a_topic_with_the_usual_size_limit() -> None:
+    """It has the largest checkpoint. A message that is too long is cut, and a key that is too long is left out."""
     large = dataclasses.replace(
         FULL, checkpoint=bytes(records.CHECKPOINT_LIMIT), message="ä" * 9_999, key=bytes(10_001)
     )

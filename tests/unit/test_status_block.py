@@ -17,22 +17,22 @@ def buffer() -> bytearray:
     return bytearray(SIZE)
 
 
-def test_an_untouched_block_says_nothing(buffer: bytearray) -> None:
+def test_a_new_status_block_is_empty(buffer: bytearray) -> None:
     status_block = StatusBlock(buffer)
     assert status_block.read() is None
     assert status_block.read_stamp() == Stamp(0, 0, 0, 0, 0)
     assert status_block.command() is Command.NONE
 
 
-def test_the_other_side_sees_what_was_stamped(buffer: bytearray) -> None:
-    """Each stamp counts one turn more."""
+def test_the_supervisor_reads_the_last_stamp(buffer: bytearray) -> None:
+    """Each stamp adds one turn."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     process.stamp(0, 10, 0, 77)
     process.stamp(5, 20, 3, 77)
     assert supervisor.read_stamp() == Stamp(turns=2, answered=5, state=20, assigned=3, pid=77)
 
 
-def test_orders_add_up_and_are_never_taken_back(buffer: bytearray) -> None:
+def test_commands_add_up_and_are_never_withdrawn(buffer: bytearray) -> None:
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     supervisor.order(Command.START_TASKS)
     assert process.command() is Command.START_TASKS
@@ -40,8 +40,8 @@ def test_orders_add_up_and_are_never_taken_back(buffer: bytearray) -> None:
     assert process.command() == Command.START_TASKS | Command.DRAIN
 
 
-def test_a_snapshot_replaces_the_last(buffer: bytearray) -> None:
-    """Also a shorter one: nothing of the longer is left in it."""
+def test_a_snapshot_replaces_the_previous_one(buffer: bytearray) -> None:
+    """A shorter snapshot contains nothing of a longer one before it."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     process.publish({"name": "long" * 100, "unicode": "прогрес"})
     assert supervisor.read() == {"name": "long" * 100, "unicode": "прогрес"}
@@ -50,7 +50,7 @@ def test_a_snapshot_replaces_the_last(buffer: bytearray) -> None:
 
 
 def test_the_largest_snapshot_fits_and_one_byte_more_does_not(buffer: bytearray) -> None:
-    """One that is too large goes without its largest parts, and touches nothing beyond its place."""
+    """A snapshot that is too large is written without its largest parts, and never beyond its place in the block."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     room = LIMIT - len(json.dumps({"n": 1, "x": ""}, separators=(",", ":")))
     process.publish({"n": 1, "x": "y" * room})
@@ -73,7 +73,7 @@ def test_fields_do_not_overlap(buffer: bytearray) -> None:
 
 
 def test_a_snapshot_that_is_being_written_is_not_read(buffer: bytearray) -> None:
-    """The sequence number is odd then, also when its writer died there; the next writer mends it."""
+    """The sequence number is odd during a write, and stays odd if the writer dies. The next writer corrects it."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     process.publish({"a": 1})
     sequence, length = module._SNAPSHOT.unpack_from(buffer, module._SNAPSHOT_AT)
@@ -105,8 +105,8 @@ def test_a_snapshot_that_changed_under_the_reader_is_not_used(
     assert supervisor.read() == {"a": 2}
 
 
-def test_the_sequence_number_starts_again_after_its_greatest(buffer: bytearray) -> None:
-    """After two thousand million snapshots there is still something to read."""
+def test_the_sequence_number_wraps_around(buffer: bytearray) -> None:
+    """Snapshots can still be read after more than two thousand million of them."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     module._SNAPSHOT.pack_into(buffer, module._SNAPSHOT_AT, 0xFFFFFFFE, 0)
     process.publish({"a": 1})
@@ -114,7 +114,7 @@ def test_the_sequence_number_starts_again_after_its_greatest(buffer: bytearray) 
     assert supervisor.read() == {"a": 2}
 
 
-def test_a_start_is_seen_until_the_next_one(buffer: bytearray) -> None:
+def test_the_last_start_stays_readable_while_the_process_is_idle(buffer: bytearray) -> None:
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     assert supervisor.read_start().activity is Activity.UNKNOWN
     process.started(1, 5, 2, 77, 1_000, b"key")
@@ -125,7 +125,9 @@ def test_a_start_is_seen_until_the_next_one(buffer: bytearray) -> None:
 
 
 @pytest.mark.parametrize(("key", "seen"), [(None, None), (b"", b""), (b"k" * LONGEST_KEY, b"k" * LONGEST_KEY)])
-def test_keys_of_starts(buffer: bytearray, key: bytes | None, seen: bytes | None) -> None:
+def test_a_start_has_the_key_of_its_request_unless_the_key_is_too_long(
+    buffer: bytearray, key: bytes | None, seen: bytes | None
+) -> None:
     StatusBlock(buffer).started(0, 0, 1, 0, 0, key)
     assert StatusBlock(buffer).read_start().key == seen
     StatusBlock(buffer).started(0, 0, 1, 0, 0, b"k" * (LONGEST_KEY + 1))
@@ -133,7 +135,7 @@ def test_keys_of_starts(buffer: bytearray, key: bytes | None, seen: bytes | None
 
 
 def test_a_start_that_was_overwritten_is_unknown(buffer: bytearray) -> None:
-    """By C code of a handler: the supervisor must not stop for that."""
+    """C code of a handler may overwrite it. The supervisor must not fail because of that."""
     StatusBlock(buffer).started(0, 0, 1, 0, 0, None)
     buffer[module._START_AT] = 99
     assert StatusBlock(buffer).read_start().activity is Activity.UNKNOWN
@@ -142,7 +144,7 @@ def test_a_start_that_was_overwritten_is_unknown(buffer: bytearray) -> None:
 def test_a_reader_waits_for_crash_reports_that_are_being_written(
     buffer: bytearray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without them, the next owner of a partition would charge another task than the one that crashed."""
+    """Without the reports, the next owner of a partition would charge the wrong task with the crash."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     supervisor.report_crashes([["old"]])
     buffer[module._CRASHES_AT] |= 1
@@ -151,7 +153,7 @@ def test_a_reader_waits_for_crash_reports_that_are_being_written(
     assert process.crashes() == [["recent"]]
 
 
-def test_crash_reports_are_replaced_and_the_oldest_go_first(buffer: bytearray) -> None:
+def test_crash_reports_are_replaced_and_the_oldest_are_dropped_first(buffer: bytearray) -> None:
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     assert process.crashes() == []
     supervisor.report_crashes([["old"], ["recent"]])

@@ -1,4 +1,4 @@
-"""The looks of ``worker status --watch``, over a group and a dead-letter topic in memory."""
+"""The updates of ``worker status --watch``, with a group and a dead-letter topic in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dead_letter(offset: int, error: bytes) -> Record:
 
 
 class Topic:
-    """The dead-letter topic; without records it does not exist yet."""
+    """The dead-letter topic. It does not exist yet if ``records`` is None."""
 
     def __init__(self, records: list[Record] | None) -> None:
         self.settings = SimpleNamespace(dead_letter_topic=DEAD.topic)
@@ -54,7 +54,7 @@ def group(lag: int) -> dict[str, Any]:
     return {"group": "g", "members": [{}], "lag": lag, "partitions": [{"end": 10, "lag": lag}], "processes": processes}
 
 
-def test_a_look_has_lag_rate_errors_and_running_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_has_lag_rate_errors_and_running_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_watch, "INTERVAL", 0.0)
     lags, stop = iter([8, 4]), Stop()
     errors: Any = SimpleNamespace(count=lambda: {"KeyError": 1})
@@ -78,8 +78,8 @@ def test_only_dead_letters_since_the_start_are_counted() -> None:
     assert errors.count() == {"KeyError": 2}
 
 
-def test_the_first_dead_letter_creates_the_topic() -> None:
-    """All of it is new then."""
+def test_all_dead_letters_of_a_topic_that_is_created_later_are_counted() -> None:
+    """The first dead letter creates the topic."""
     topic: Any = Topic(None)
     errors = Errors(topic)
     assert errors.count() == {}

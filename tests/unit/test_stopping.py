@@ -15,7 +15,7 @@ def test_a_drain_without_a_limit_waits_forever() -> None:
 def test_a_drain_with_a_limit_ends_in_cancelling() -> None:
     stopping = Stopping(drain_timeout=60)
     stopping.drain(100.0)
-    stopping.drain(150.0)  # no second start of the clock
+    stopping.drain(150.0)  # the time limit does not start again
     assert stopping.update(159.9) is Phase.DRAIN
     assert stopping.update(160.0) is Phase.CANCEL
 
@@ -24,7 +24,7 @@ def test_a_running_replica_does_not_stop_by_itself() -> None:
     assert Stopping(drain_timeout=60).update(1e9) is Phase.RUN
 
 
-def test_cancelling_is_not_taken_back() -> None:
+def test_a_drain_after_a_cancellation_changes_nothing() -> None:
     stopping = Stopping(drain_timeout=60)
     stopping.drain(0.0)
     stopping.cancel()
@@ -32,7 +32,7 @@ def test_cancelling_is_not_taken_back() -> None:
     assert stopping.update(2.0) is Phase.CANCEL
 
 
-def test_the_exit_code_tells_of_lost_tasks() -> None:
+def test_the_exit_code_reports_lost_tasks() -> None:
     stopping = Stopping(drain_timeout=0)
     stopping.drain(0.0)
     assert int(stopping.exit_code) == 0
@@ -40,7 +40,7 @@ def test_the_exit_code_tells_of_lost_tasks() -> None:
     assert int(stopping.exit_code) == 6
 
 
-def test_the_first_cause_is_the_one_that_is_told() -> None:
+def test_the_exit_code_reports_the_first_cause() -> None:
     stopping = Stopping(drain_timeout=0)
     stopping.halt(ExitCode.HANDLER_UNLOADABLE, 0.0)
     stopping.halt(ExitCode.CRASH_LOOP, 1.0)
@@ -49,7 +49,7 @@ def test_the_first_cause_is_the_one_that_is_told() -> None:
     assert stopping.phase is Phase.DRAIN
 
 
-def test_a_replica_that_was_told_to_stop_does_not_fail_on_the_way() -> None:
+def test_a_crash_loop_during_a_drain_does_not_change_the_exit_code() -> None:
     stopping = Stopping(drain_timeout=0)
     stopping.drain(0.0)
     stopping.halt(ExitCode.CRASH_LOOP, 1.0)

@@ -1,4 +1,4 @@
-"""Attempts whose results go into an offset store: whatever the store does, one outcome comes of it."""
+"""Attempts whose results go into an offset store. Each has one outcome, whatever the store does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """A transaction of a store that fails as told."""
+    """A transaction of a store, with a scripted error."""
 
     handle = "handle"
 
@@ -44,7 +44,7 @@ class Transaction:
 
 
 class Store:
-    """A store whose calls fail as told."""
+    """A store whose calls raise scripted errors."""
 
     def __init__(self, *, begin: Exception | None = None, commit: Exception | None = None) -> None:
         self.begin_error = begin
@@ -74,8 +74,8 @@ BROKEN_STORES: list[tuple[Exception, str]] = [
 
 
 @pytest.mark.parametrize(("error", "shown"), BROKEN_STORES)
-def test_a_store_that_cannot_begin_is_a_failed_attempt(error: Exception, shown: str) -> None:
-    """Of this task, which becomes a dead letter in the end. The handler is not called."""
+def test_an_attempt_fails_if_the_store_cannot_begin_a_transaction(error: Exception, shown: str) -> None:
+    """The handler is not called. After the last attempt the request is dead-lettered."""
     task = a_task()
     outcome = run_stored(Store(begin=error), task, lambda _request, _context: pytest.fail("started"))
     assert (outcome.verdict, outcome.result, task.attempt) == (Verdict.FAILED, b"", 1)
@@ -83,13 +83,13 @@ def test_a_store_that_cannot_begin_is_a_failed_attempt(error: Exception, shown: 
     assert outcome.failure.type == shown
 
 
-def test_a_store_that_cannot_begin_leaves_the_sequence_in_the_outcome() -> None:
-    """The dead letter and the answer name it."""
+def test_the_outcome_has_the_sequence_although_the_store_cannot_begin() -> None:
+    """The dead letter and the answer contain the sequence."""
     assert run_stored(Store(begin=KeyError("x")), a_task()).sequence == 7
 
 
 @pytest.mark.parametrize(("error", "shown"), BROKEN_STORES)
-def test_a_store_that_cannot_commit_is_a_failed_attempt(error: Exception, shown: str) -> None:
+def test_an_attempt_fails_if_the_store_cannot_commit(error: Exception, shown: str) -> None:
     task = a_task()
     outcome = run_stored(Store(commit=error), task)
     assert (outcome.verdict, task.attempt) == (Verdict.FAILED, 1)
@@ -98,8 +98,8 @@ def test_a_store_that_cannot_commit_is_a_failed_attempt(error: Exception, shown:
 
 
 @pytest.mark.parametrize("where", ["begin", "commit"])
-def test_a_store_that_is_away_uses_up_no_attempt(where: str) -> None:
-    """The next one follows after a while."""
+def test_an_unavailable_store_uses_up_no_attempt(where: str) -> None:
+    """The next attempt follows after ``AGAIN_SECONDS``."""
     task, store = a_task(attempt=1), Store(**{where: StoreUnavailableError("away")})
     outcome = run_stored(store, task)
     assert (outcome.verdict, outcome.retry_after, task.attempt) == (Verdict.FAILED, AGAIN_SECONDS, 1)
@@ -113,7 +113,7 @@ def test_a_store_that_is_set_up_wrongly_ends_the_process(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["begin", "commit"])
-def test_what_the_store_has_done_already_is_answered_from_it(where: str) -> None:
+def test_a_request_that_the_store_has_finished_gets_the_stored_answer(where: str) -> None:
     store, task = Store(**{where: StaleOffsetError("done")}), a_task()
     assert run_stored(store, a_task()).verdict is Verdict.DONE
     store.stored = [StoredAnswer(42, b"k", b"stored", 7, 2, 1, 2, 0.5)]
@@ -139,7 +139,7 @@ def test_a_good_result_is_committed_and_any_other_rolled_back() -> None:
 
 
 @pytest.mark.parametrize(("end", "verdict"), [("done", Verdict.OK), (ValueError("x"), Verdict.DROPPED)])
-def test_a_result_in_spite_of_the_cancelling_is_committed_in_the_store(end: object, verdict: Verdict) -> None:
+def test_a_result_that_a_cancelled_task_returns_is_committed_in_the_store(end: object, verdict: Verdict) -> None:
     store, task = Store(), a_task()
 
     def handler(_request: object, _context: object) -> Any:
@@ -156,7 +156,7 @@ def test_a_result_in_spite_of_the_cancelling_is_committed_in_the_store(end: obje
 
 @pytest.mark.parametrize("where", ["begin", "commit"])
 def test_an_error_of_the_store_reaches_the_poll_thread(where: str) -> None:
-    """Through the whole executor: a defect is the task's failure, a wrong set-up the end of the process."""
+    """The error passes through the executor. A defect fails the attempt. A wrong configuration ends the process."""
     for error, kind in ((KeyError("x"), Outcome), (StoreError("set up wrongly"), ExecutorFailed)):
         mailbox, store = Mailbox(), Store(**{where: error})
         runner = StoredAttemptRunner(

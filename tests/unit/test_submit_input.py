@@ -1,4 +1,4 @@
-"""What ``worker submit`` reads, and how it names what is wrong."""
+"""The input of ``worker submit``, and the messages about wrong input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def payloads(found: list[Item]) -> list[tuple[int, str]]:
 
 
 def fault(tmp_path: Path, name: str, content: str | bytes) -> str:
-    """The message of the fault, without the folder."""
+    """Return the message of the error, without the folder."""
     with pytest.raises(InputError) as caught:
         items(tmp_path, name, content)
     return caught.value.message.replace(f"{tmp_path}/", "")
@@ -43,15 +43,15 @@ def test_arguments_are_numbered_from_start() -> None:
     assert [item.key for item in found] == [b"7", b"8"]
 
 
-def test_a_job_names_the_keys() -> None:
-    """With a job, keys sort like sequences."""
+def test_keys_begin_with_the_name_of_the_job() -> None:
+    """They sort like the sequences."""
     (item,) = from_arguments(("a",), start=42, job="nightly", encode=encode_request).items()
 
     assert item.key == b"nightly/0000000042"
 
 
 def test_json_lines_are_strings_or_objects(tmp_path: Path) -> None:
-    """A string is a payload; an object says more; a payload that is no string is sent as JSON; blanks are skipped."""
+    """A string is a payload. An object has more fields. Other payloads are sent as JSON. Blank lines are skipped."""
     text = (
         '"plain"\n\n{"payload": {"a": [1, "é"]}, "sequence": 9, "key": "k", "headers": {"h": "v"}}\n{"payload": ""}\n'
     )
@@ -64,7 +64,7 @@ def test_json_lines_are_strings_or_objects(tmp_path: Path) -> None:
 
 
 def test_csv_has_named_columns(tmp_path: Path) -> None:
-    """Quoted cells keep commas and line ends, empty optional cells are as if left out, a byte-order mark is no name."""
+    """Quoted cells keep commas and line ends. Empty optional cells and a byte-order mark are ignored."""
     text = '\ufeffkey,payload,sequence\r\nk1,"a, ""b""\nc",5\r\n,d,\r\n'
 
     found = items(tmp_path, "X.CSV", text)
@@ -102,8 +102,8 @@ def test_csv_cells_may_be_large(tmp_path: Path) -> None:
         ('{"payload": "", "sequence": 0}', "an empty payload needs a sequence other than 0"),
     ],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> None:
-    """The fault names file and line, and what is wrong there."""
+def test_the_error_names_a_wrong_line(tmp_path: Path, line: str, complaint: str) -> None:
+    """The message has the file, the line number and the reason."""
     message = fault(tmp_path, "x.jsonl", f'"good"\n{line}\n')
 
     assert message.startswith("x.jsonl, line 2: ")
@@ -122,24 +122,24 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> Non
         ('payload\n"a\n', "x.csv, line 2: not CSV"),
     ],
 )
-def test_a_wrong_row_is_named(tmp_path: Path, text: str, complaint: str) -> None:
-    """Faults in CSV name file and line as well."""
+def test_the_error_names_a_wrong_row(tmp_path: Path, text: str, complaint: str) -> None:
+    """The messages about CSV have the file and the line number, too."""
     assert complaint in fault(tmp_path, "x.csv", text)
 
 
-def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
-    """The line with foreign bytes is named, and where they stand in it."""
+def test_the_error_names_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    """The message has the line number and the position in the line."""
     assert fault(tmp_path, "x.jsonl", b'"a"\n"\xff"\n') == "x.jsonl, line 2: not UTF-8: invalid start byte at byte 2"
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """There is no traceback for a file that is not there."""
+def test_the_error_names_a_missing_file(tmp_path: Path) -> None:
+    """The error is an ``InputError``, so the user sees no traceback."""
     with pytest.raises(InputError, match=r"nosuch.jsonl: No such file or directory"):
         from_file(str(tmp_path / "nosuch.jsonl"), 1, None, encode_request)
 
 
-def test_standard_input_can_be_gone_through_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes from a pipe is kept, so that it can be checked before it is sent."""
+def test_standard_input_can_be_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input from a pipe is kept, so that it can be checked before it is sent."""
     path = tmp_path / "in"
     path.write_text("\n".join(json.dumps(f"p{n}") for n in range(3)))
     with path.open() as stdin:
@@ -153,8 +153,8 @@ def test_standard_input_can_be_gone_through_twice(tmp_path: Path, monkeypatch: p
     assert second == first
 
 
-def test_a_pipe_with_a_name_can_be_gone_through_twice(tmp_path: Path) -> None:
-    """As in ``--file <(generate)``: what was read once is not gone."""
+def test_a_named_pipe_can_be_read_twice(tmp_path: Path) -> None:
+    """An example is ``--file <(generate)``. The input is kept after the first read."""
     pipe = tmp_path / "x.csv"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("payload\na\n",))

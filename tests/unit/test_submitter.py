@@ -20,7 +20,7 @@ SUBMISSION = Submission(None, b"request", ())
 
 
 class FakeProducer:
-    """Confirms nothing. It gives up its records when it is purged."""
+    """A producer that confirms nothing. Its queued records fail when it is purged."""
 
     def __init__(self, *_: object) -> None:
         self.before_send: Callable[[], None] = lambda: None
@@ -52,7 +52,7 @@ def submitter(monkeypatch: pytest.MonkeyPatch) -> Submitter:
 
 
 def close(submitter: Submitter) -> None:
-    """As ``Client.close`` does."""
+    """Close the submitter as ``Client.close`` does."""
     submitter.refuse("the client is closed")
     submitter.close(0)
 
@@ -67,7 +67,7 @@ def test_a_request_that_is_not_confirmed_when_the_client_is_closed_fails(submitt
 
 
 def test_a_request_that_is_sent_while_the_client_is_closed_fails(submitter: Submitter) -> None:
-    """Nobody polls for its confirmation any more, so its future would never be done."""
+    """Otherwise its future would never be done, because no thread polls for the confirmation any more."""
     producer: Any = submitter._producer
     producer.before_send = lambda: close(submitter)
     future = submitter.submit(SUBMISSION)
@@ -76,8 +76,8 @@ def test_a_request_that_is_sent_while_the_client_is_closed_fails(submitter: Subm
     assert future.delivered.done()
 
 
-def test_requests_fail_when_the_producer_does(submitter: Submitter) -> None:
-    """A fatal error of the client ends all deliveries; it must not end only the thread that reports them."""
+def test_requests_fail_when_the_producer_fails(submitter: Submitter) -> None:
+    """A fatal error of the client ends all deliveries. It must not only end the thread that reports them."""
     producer: Any = submitter._producer
     future = submitter.submit(SUBMISSION)
     producer.broken.set()

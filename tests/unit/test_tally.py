@@ -13,7 +13,7 @@ P0, P1 = Partition("requests", 0), Partition("requests", 1)
 
 @pytest.fixture
 def tally() -> Tally:
-    """Three requests of ours, with somebody else's between them."""
+    """Expect three requests. A request of another sender lies between them."""
     tally = Tally()
     tally.expect(P0, 100)
     tally.expect(P0, 103)
@@ -34,8 +34,8 @@ def test_each_request_is_open_until_its_first_answer(tally: Tally) -> None:
 @pytest.mark.parametrize(
     ("partition", "offset"), [(P0, 99), (P0, 101), (P0, 104), (P1, 0), (Partition("other", 0), 100)]
 )
-def test_answers_to_other_requests_are_not_ours(tally: Tally, partition: Partition, offset: int) -> None:
-    """What stands before, between or behind our requests, or elsewhere, is not counted."""
+def test_answers_to_other_requests_are_not_counted(tally: Tally, partition: Partition, offset: int) -> None:
+    """The others lie before, between or after the expected requests, or in another partition or topic."""
     assert not tally.answer(partition, offset, "OK")
 
     assert (tally.answered, tally.duplicates) == (0, 0)
@@ -49,8 +49,8 @@ def test_duplicates_are_counted_and_do_not_answer_another_request(tally: Tally) 
     assert (tally.answered, tally.open, tally.duplicates) == (1, 2, 299)
 
 
-def test_the_summary_names_outcomes_duplicates_and_the_unanswered(tally: Tally) -> None:
-    """Everything that is not one answer per request is said."""
+def test_the_summary_names_outcomes_duplicates_and_unanswered_requests(tally: Tally) -> None:
+    """It mentions every deviation from one answer per request."""
     tally.answer(P0, 100, "OK")
     tally.answer(P0, 100, "OK")
 
@@ -61,8 +61,8 @@ def test_the_summary_names_outcomes_duplicates_and_the_unanswered(tally: Tally) 
     ]
 
 
-def test_the_summary_names_ten_unanswered_and_counts_the_rest() -> None:
-    """A million unanswered requests do not make a million words."""
+def test_the_summary_names_ten_unanswered_requests_and_counts_the_rest() -> None:
+    """It stays short with a million unanswered requests."""
     tally = Tally()
     for offset in range(12):
         tally.expect(P1, offset)
@@ -73,6 +73,6 @@ def test_the_summary_names_ten_unanswered_and_counts_the_rest() -> None:
 @pytest.mark.parametrize(
     ("numbers", "text"), [([], ""), ([5], "5"), ([7, 3, 4, 5, 3], "3-5, 7"), ([-1, 0, 1], "-1-1"), ([1, 3], "1, 3")]
 )
-def test_neighbouring_numbers_are_drawn_together(numbers: list[int], text: str) -> None:
-    """A thousand failed sequences in a row are one span."""
+def test_consecutive_numbers_are_shown_as_one_range(numbers: list[int], text: str) -> None:
+    """A thousand failed sequences in a row are one range."""
     assert ranges(numbers) == text

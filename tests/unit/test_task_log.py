@@ -1,4 +1,4 @@
-"""The canonical line of a task, and what is left out when there are too many."""
+"""The log line of a finished task, and which lines are left out when there are too many."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcomes(count: int, **fields: Any) -> list[Outcome]:
     return [Outcome(a_task(offset=number), Verdict.OK, **fields) for number in range(count)]
 
 
-def test_an_answered_task_has_one_line_that_says_it_all(lines: list[Any]) -> None:
+def test_an_answered_task_has_one_log_line_with_all_fields(lines: list[Any]) -> None:
     task = a_task(attempt=2, timestamp_ms=1_000)
     outcome = Outcome(task, Verdict.OK, sequence=7, started_ns=3 * SECOND, finished_ns=5 * SECOND)
     outcome.run_seconds, outcome.cpu_seconds = 2.0, 1.25
@@ -54,19 +54,19 @@ def test_an_answered_task_has_one_line_that_says_it_all(lines: list[Any]) -> Non
 
 
 @pytest.mark.parametrize(("timestamp_ms", "started_ns"), [(0, SECOND), (-1, SECOND), (1_000, 0)])
-def test_a_wait_that_is_not_known_is_not_told(lines: list[Any], timestamp_ms: int, started_ns: int) -> None:
-    """A record without a time, or a task that was never started."""
+def test_an_unknown_wait_is_not_logged(lines: list[Any], timestamp_ms: int, started_ns: int) -> None:
+    """The record has no timestamp, or the task never started."""
     TaskLog().finished([Outcome(a_task(timestamp_ms=timestamp_ms), Verdict.OK, started_ns=started_ns)], "OK", SECOND)
     assert "wait" not in lines[0]
 
 
-def test_clocks_that_differ_make_no_negative_wait(lines: list[Any]) -> None:
+def test_a_clock_difference_causes_no_negative_wait(lines: list[Any]) -> None:
     TaskLog().finished([Outcome(a_task(timestamp_ms=9_000), Verdict.OK, started_ns=SECOND)], "OK", SECOND)
     assert lines[0]["wait"] == 0.0
 
 
 def test_many_successes_are_sampled_and_counted(lines: list[Any]) -> None:
-    """What is left out is told with the next line that is written."""
+    """The number of omitted lines is logged before the next line."""
     task_log = TaskLog()
     task_log.finished(outcomes(LINES_PER_SECOND + 7), "OK", SECOND)
     assert [line["event"] for line in lines] == ["task.suppressed"] + ["task.finished"] * LINES_PER_SECOND
@@ -80,8 +80,8 @@ def test_many_successes_are_sampled_and_counted(lines: list[Any]) -> None:
     ]
 
 
-def test_failures_are_not_drowned_by_successes(lines: list[Any]) -> None:
-    """They share a separate limit with attempts that are repeated."""
+def test_a_failure_among_many_successes_is_logged(lines: list[Any]) -> None:
+    """Failures have a separate limit, which they share with retried attempts."""
     task_log = TaskLog()
     task_log.finished(outcomes(LINES_PER_SECOND * 2), "OK", SECOND)
     lines.clear()
@@ -89,7 +89,7 @@ def test_failures_are_not_drowned_by_successes(lines: list[Any]) -> None:
     assert len(lines) == LINES_PER_SECOND
 
 
-def test_repeated_attempts_are_sampled_too(lines: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retried_attempts_are_sampled_too(lines: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.process.task_log.time.time", lambda: 5.0)
     task_log = TaskLog()
     for outcome in outcomes(LINES_PER_SECOND + 2):
@@ -98,6 +98,6 @@ def test_repeated_attempts_are_sampled_too(lines: list[Any], monkeypatch: pytest
     assert lines[0]["after"] == 1.235
 
 
-def test_what_is_dropped_is_told_with_the_reason(lines: list[Any]) -> None:
+def test_a_dropped_task_is_logged_with_the_reason(lines: list[Any]) -> None:
     TaskLog.dropped(outcomes(1)[0], "the lease has ended")
     assert (lines[0]["event"], lines[0]["reason"]) == ("task.dropped", "the lease has ended")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_json_has_the_fields_of_the_contract() -> None:
-    """Exactly these, so that scripts can rely on them."""
+    """It has exactly these fields, so that scripts can rely on them."""
     shown = as_json(state(key=b"img-0269", sequence=269, attempt=2, progress=0.5, message="half"), NOW)
 
     assert shown == {
@@ -40,7 +40,7 @@ def test_json_has_the_fields_of_the_contract() -> None:
     }
 
 
-def test_a_request_without_a_key_and_progress_has_null_there() -> None:
+def test_json_has_null_for_a_missing_key_and_missing_progress() -> None:
     shown = as_json(state(), NOW)
     assert (shown["key"], shown["progress"]) == (None, None)
 
@@ -59,7 +59,7 @@ def test_a_task_without_heartbeats_is_silent(written: str, seen: float, shown: s
 
 
 def test_only_tasks_that_run_now_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not those that wait, were settled, or are of another group's requests. The oldest comes first."""
+    """Tasks that wait, are settled or belong to another group are not printed. The oldest task comes first."""
     topics = FakeTopics()
     gone = state("requests/1/5")
     write(topics, state("requests/0/7", age=5), state("requests/0/1"), gone, state("requests/0/2", state=WAITING))
@@ -71,14 +71,14 @@ def test_only_tasks_that_run_now_are_printed(monkeypatch: pytest.MonkeyPatch) ->
     assert [one["origin"]["offset"] for one in shown] == [1, 7]
 
 
-def test_no_long_task_is_an_empty_array_and_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_long_task_the_command_prints_an_empty_array_or_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = FakeTopics()
     assert json.loads(run(tasks, topics, monkeypatch, "--json")) == []
     assert run(tasks, topics, monkeypatch) == "no long task runs\n"
 
 
 def test_the_table_keeps_whole_origins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are copied into other commands."""
+    """Users copy the origins into other commands."""
     topics = FakeTopics()
     topics.settings.request_topics = ("t" * 120,)
     write(topics, state(f"{'t' * 120}/0/1", message="epoch 3"))
@@ -96,12 +96,12 @@ def test_without_a_state_topic_one_line_says_what_to_set(module: ModuleType, mon
         run(module, FakeTopics(state_topic=""), monkeypatch)
 
 
-def test_a_missing_state_topic_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_missing_state_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokerError, match="'misspelt'"):
         run(tasks, FakeTopics(state_topic="misspelt"), monkeypatch)
 
 
-def test_a_missing_right_to_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_missing_read_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = FakeTopics()
 
     def refuse(_starts: object) -> FakeReader:
@@ -126,12 +126,12 @@ def test_durations_fit_seven_columns(seconds: float, text: str) -> None:
     assert len(text) <= 7
 
 
-def test_a_hundred_percent_are_shown_at_the_end_only() -> None:
+def test_100_percent_is_shown_only_for_a_complete_task() -> None:
     assert [percent(value) for value in (None, 0.0, 0.999, 1.0)] == ["", "0%", "99%", "100%"]
 
 
 def test_a_topic_that_never_stands_still_is_read_to_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long task may write faster than its record can be read to an end."""
+    """A long task may write records faster than the command can read them."""
     topics = FakeTopics()
     write(topics, state())
     poll = FakeReader.poll

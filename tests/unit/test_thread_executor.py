@@ -1,4 +1,4 @@
-"""The executor's thread: what is submitted is started in order, or comes back unstarted."""
+"""The executor's thread starts submitted tasks in order, or returns them without a start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from worker.executors.port import Event
 
 
-# ---------------------------------------------------------------- what starts
+# ---------------------------------------------------------------- starts
 
 
 def test_tasks_are_started_in_the_order_in_which_they_were_submitted(poll_thread: PollThread) -> None:
@@ -30,10 +30,10 @@ def test_tasks_are_started_in_the_order_in_which_they_were_submitted(poll_thread
 
 
 @pytest.mark.parametrize("verdict", [Verdict.FAILED, Verdict.REJECTED, Verdict.DROPPED])
-def test_nothing_of_a_group_starts_after_an_attempt_that_was_not_good(
+def test_no_task_of_an_ordering_group_starts_after_an_unsuccessful_attempt(
     poll_thread: PollThread, verdict: Verdict
 ) -> None:
-    """What was submitted after it comes back, so that none overtakes it; other groups go on."""
+    """Later tasks of the group come back without a start, so that they do not overtake it. Other groups continue."""
     other: OrderingGroup[Task] = OrderingGroup()
     poll_thread.runner.verdicts[1] = poll_thread.runner.verdicts[9] = verdict
     rows = ((1, poll_thread.group), (7, other), (9, None), (10, None))
@@ -45,10 +45,10 @@ def test_nothing_of_a_group_starts_after_an_attempt_that_was_not_good(
     assert not other.blocked
 
 
-def test_the_group_is_blocked_before_the_poll_thread_can_know(
+def test_the_ordering_group_is_blocked_before_the_outcome_is_posted(
     poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise it could submit the next one in between."""
+    """Otherwise the poll thread could submit the next task in between."""
     blocked: list[bool] = []
     post = poll_thread.mailbox.post
 
@@ -63,15 +63,15 @@ def test_the_group_is_blocked_before_the_poll_thread_can_know(
     assert blocked == [True]
 
 
-def test_nothing_starts_under_a_lease_that_is_leaving(poll_thread: PollThread) -> None:
-    """Whatever its ordering: the next owner does it."""
+def test_no_task_starts_under_a_lease_that_is_leaving(poll_thread: PollThread) -> None:
+    """This applies to every ordering. The next owner runs the task."""
     poll_thread.lease.leave()
     poll_thread.executor.submit([a_task(offset=1, lease=poll_thread.lease), a_task(offset=7, lease=Lease(OTHER))])
     assert poll_thread.collect(2) == [(1, "NOT_STARTED"), (7, "OK")]
 
 
 def test_nothing_starts_after_it_was_closed(poll_thread: PollThread) -> None:
-    """What runs finishes; what waits comes back, whenever it was submitted."""
+    """The running task finishes. Waiting tasks come back, even those that are submitted later."""
     poll_thread.runner.hold(1)
     poll_thread.submit(1, 2)
     assert poll_thread.runner.begun[1].wait(LONG)
@@ -81,8 +81,8 @@ def test_nothing_starts_after_it_was_closed(poll_thread: PollThread) -> None:
     assert poll_thread.collect(3) == [(1, "OK"), (2, "NOT_STARTED"), (3, "NOT_STARTED")]
 
 
-def test_what_has_not_started_can_be_withdrawn(poll_thread: PollThread) -> None:
-    """In order and only under the given claims; the others are not lost and keep their order."""
+def test_tasks_that_have_not_started_can_be_withdrawn(poll_thread: PollThread) -> None:
+    """They are withdrawn in order, and only under the given claims. The others run in their order."""
     other = Lease(OTHER)
     poll_thread.runner.hold(1)
     poll_thread.submit(1)
@@ -104,10 +104,10 @@ class SetUpError(WorkerError):
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), SystemExit(3), SetUpError("set up wrongly")])
-def test_what_ends_the_thread_is_posted(
+def test_an_error_that_ends_the_thread_is_posted(
     poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """The poll thread ends the process with it; an error of the worker keeps its own exit code."""
+    """The poll thread ends the process with this error. An error of the worker keeps its exit code."""
 
     def die(_task: Task) -> Outcome:
         raise error

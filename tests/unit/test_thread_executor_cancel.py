@@ -1,4 +1,4 @@
-"""The running task of the executor's thread: seen, and cancelled."""
+"""How the poll thread sees and cancels the running task of the executor's thread."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Endless:
         return str(context.cancelled.reason)
 
 
-def test_a_handler_that_begins_after_the_first_call_is_cancelled_by_a_later_one() -> None:
-    """The task may have been submitted, and its handler not called yet, when the poll thread first asks."""
+def test_a_handler_that_starts_after_the_first_cancel_is_cancelled_by_the_next() -> None:
+    """When the poll thread first cancels, the task may be submitted although its handler is not called yet."""
     handler, mailbox, task = Endless(), Mailbox(), a_task()
     executor = ThreadExecutor(AttemptRunner(handler, {}, 3), mailbox)
     executor.submit([task])
@@ -53,7 +53,7 @@ def test_a_handler_that_begins_after_the_first_call_is_cancelled_by_a_later_one(
 
 
 def test_only_a_task_under_the_given_claims_is_cancelled() -> None:
-    """And the first reason stays."""
+    """The first reason stays."""
     handler, mailbox, task = Endless(), Mailbox(), a_task()
     executor = ThreadExecutor(AttemptRunner(handler, {}, 3), mailbox)
     executor.start()

@@ -1,4 +1,4 @@
-"""When the executor's thread wakes the poll thread, and when it waits for it."""
+"""When the executor's thread wakes the poll thread, and when it waits for the poll thread."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from worker.executors.port import Event
 
 
-def test_the_end_of_a_long_task_wakes_the_poll_thread_at_once(
+def test_the_end_of_a_slow_task_wakes_the_poll_thread_immediately(
     poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although the executor has more to do; for short ones it is woken only at the end of all."""
+    """This happens although more tasks are queued. Fast tasks wake the poll thread only after the last one."""
     monkeypatch.setattr(thread_module, "NOTIFY_SECONDS", 0.0)
     poll_thread.runner.hold(2)
     started = time.monotonic()
@@ -32,10 +32,10 @@ def test_the_end_of_a_long_task_wakes_the_poll_thread_at_once(
     assert poll_thread.collect(1) == [(2, "OK")]
 
 
-def test_before_the_last_task_the_poll_thread_is_woken(
+def test_the_poll_thread_is_woken_before_the_last_task(
     poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that it can submit more while the last one runs: the executor is never left without a task."""
+    """The poll thread can then submit more tasks while the last one runs, so that the executor always has a task."""
     monkeypatch.setattr(thread_module, "NOTIFY_SECONDS", LONG)
     monkeypatch.setattr(thread_module, "OVERLAP_SECONDS", 0.0)
     poll_thread.runner.hold(3)
@@ -49,9 +49,9 @@ def test_before_the_last_task_the_poll_thread_is_woken(
 def test_short_tasks_wake_the_poll_thread_once_at_their_end(
     poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waking it costs more than they do."""
+    """To wake the poll thread takes longer than to run such a task."""
     monkeypatch.setattr(thread_module, "NOTIFY_SECONDS", LONG)
-    monkeypatch.setattr(thread_module, "OVERLAP_SECONDS", LONG)  # whatever the machine does, they count as short
+    monkeypatch.setattr(thread_module, "OVERLAP_SECONDS", LONG)  # so that the tasks count as short on any machine
     notified = threading.Event()
     calls = count_calls(poll_thread.mailbox, "notify", monkeypatch, notified)
     poll_thread.submit(*range(100))
@@ -73,8 +73,10 @@ def count_calls(target: object, name: str, monkeypatch: pytest.MonkeyPatch, call
     return calls
 
 
-def test_results_that_nobody_takes_are_bounded(poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The executor wakes the poll thread, and goes on only when that has taken what is there."""
+def test_the_results_that_wait_for_the_poll_thread_are_limited(
+    poll_thread: PollThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executor wakes the poll thread, and continues only when the poll thread has taken the results."""
     monkeypatch.setattr(thread_module, "MAX_WAITING_BYTES", 20)
     monkeypatch.setattr(thread_module, "NOTIFY_SECONDS", LONG)
     waits = threading.Event()  # the executor waits for room
@@ -97,7 +99,7 @@ def test_results_that_nobody_takes_are_bounded(poll_thread: PollThread, monkeypa
     assert poll_thread.runner.started == list(range(10))
 
 
-def test_small_results_are_not_waited_for(poll_thread: PollThread) -> None:
+def test_the_executor_does_not_wait_while_results_are_small(poll_thread: PollThread) -> None:
     poll_thread.runner.hold(99)
     poll_thread.submit(*range(100))
     assert poll_thread.runner.begun[99].wait(LONG)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
-    """600 x 300 pixels: three levels with tiles of 256, 64 x 32 being none of them."""
+    """Create an image of 600 x 300 pixels. With tiles of 256 it has three levels, and 64 x 32 is none of them."""
     path = tmp_path / "photo.png"
     Image.effect_noise((600, 300), 50).save(path)
     return path
@@ -52,14 +52,14 @@ def test_every_level_is_cut(photo: Path) -> None:
         assert last.size == (600 - 512, 300 - 256)
 
 
-def test_it_reports_progress_and_makes_a_checkpoint_for_each_level(photo: Path) -> None:
+def test_the_handler_reports_progress_and_saves_a_checkpoint_for_each_level(photo: Path) -> None:
     result = cut(photo)
     assert result.checkpoints == (b"0", b"1", b"2")
     assert result.progress[-1] == (1.0, "level 2 of 2")
 
 
-def test_the_next_attempt_goes_on_behind_the_checkpoint(photo: Path) -> None:
-    """The tiles of the levels before it are there already."""
+def test_the_next_attempt_resumes_after_the_checkpoint(photo: Path) -> None:
+    """The tiles of earlier levels exist already."""
     assert cut(photo, resume=b"1").checkpoints == (b"2",)
     assert {name.split("/")[1] for name in files(photo)} == {"2", "index.json"}
 
@@ -71,8 +71,8 @@ def test_a_second_run_writes_the_same_files(photo: Path) -> None:
     assert files(photo) == before
 
 
-def test_it_stops_when_it_is_asked_to(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two rows of tiles."""
+def test_the_handler_stops_when_it_is_cancelled(photo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops between two rows of tiles."""
     cut_level = tiles._cut_level
 
     def handler(request: Any, context: Context, **kwargs: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_it_stops_when_it_is_asked_to(photo: Path, monkeypatch: pytest.MonkeyPat
     assert "photo/index.json" not in files(photo)
 
 
-def test_what_is_no_image_is_rejected(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_image_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "broken.jpg").write_bytes(b"no image at all")
     assert cut(tmp_path / "broken.jpg").outcome == "DEAD_LETTERED"
 
@@ -100,13 +100,13 @@ def test_an_image_that_is_too_large_is_rejected(photo: Path, monkeypatch: pytest
     assert (result.outcome, "1,000 are allowed" in result.message) == ("DEAD_LETTERED", True)
 
 
-def test_a_file_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
-    """It may come yet."""
+def test_a_missing_file_fails_the_attempt(tmp_path: Path) -> None:
+    """Another attempt follows, because the file may be created later."""
     assert cut(tmp_path / "missing.jpg").outcome == "FAILED"
 
 
 @pytest.mark.parametrize(("pixels", "levels"), [(1, 1), (256, 1), (257, 2), (512, 2), (513, 3)])
-def test_levels(pixels: int, levels: int) -> None:
+def test_the_levels_go_from_one_tile_to_the_whole_image(pixels: int, levels: int) -> None:
     found = tiles.levels_of(pixels, 1, 256)
     assert [level.number for level in found] == list(range(levels))
     assert (found[-1].width, found[-1].height) == (pixels, 1)
@@ -139,11 +139,13 @@ class LocalClient:
         return future
 
 
-def test_a_folder_becomes_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gallery_cuts_the_images_of_a_folder_into_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker, "Client", lambda: LocalClient(tmp_path / "tiles"))
     images, target = str(tmp_path / "images"), str(tmp_path / "tiles")
     assert CliRunner().invoke(gallery.main, ["paint", images, "--count", "2"]).exit_code == 0
-    Image.new("RGB", (40, 30)).save(tmp_path / "images/set-01.jpg")  # the large one takes seconds
+    Image.new("RGB", (40, 30)).save(tmp_path / "images/set-01.jpg")  # replaces the large image, which takes seconds
     done = CliRunner().invoke(gallery.main, ["run", images, target])
     assert done.exit_code == 1
     assert "DEAD_LETTERED: Reject: not an image" in done.output

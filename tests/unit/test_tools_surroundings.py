@@ -30,7 +30,7 @@ from worker.settings import ClientSettings
 from worker.state.records import state_key
 
 
-def test_top_survives_a_task_that_reports_and_ends_within_one_look() -> None:
+def test_top_omits_a_task_that_reports_and_ends_before_the_next_read() -> None:
     topics = FakeTopics()
     watcher = top.Watcher(topics)  # type: ignore[arg-type]
     one = state(progress=0.5)
@@ -58,7 +58,7 @@ def replica_port() -> Any:
     server.server_close()
 
 
-def test_the_replica_on_this_machine_is_asked_without_a_proxy(
+def test_requests_to_the_replica_on_this_machine_bypass_the_proxy(
     replica_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
@@ -73,7 +73,7 @@ def test_the_replica_on_this_machine_is_asked_without_a_proxy(
         (lambda p: RequestProducer(p, 60.0), "max.in.flight", "10"),
     ],
 )
-def test_a_property_that_a_tools_client_refuses_is_a_settings_error(make: Any, name: str, value: str) -> None:
+def test_a_property_that_a_client_of_the_tools_refuses_is_a_settings_error(make: Any, name: str, value: str) -> None:
 
     variables = NEEDED | {f"KAFKA_CONFIG_{name.upper().replace('.', '_')}": value}
     settings = ClientSettings.load(variables)
@@ -88,7 +88,7 @@ def test_a_property_that_a_tools_client_refuses_is_a_settings_error(make: Any, n
         lambda p: client_consumer.AnswerReader(p | {"group.id": "g"}, {}).close(),
     ],
 )
-def test_what_the_worker_accepts_suits_the_tools(make: Any) -> None:
+def test_the_tools_accept_properties_that_the_worker_accepts(make: Any) -> None:
     make(load(KAFKA_CONFIG_RECEIVE_MESSAGE_MAX_BYTES="10000000").client_properties())
 
 
@@ -100,7 +100,7 @@ def test_submit_ignores_an_answer_with_an_unknown_outcome_to_another_request() -
     assert tally.answered == 0
 
 
-def test_two_bytes_of_another_program() -> None:
+def test_submit_ignores_two_bytes_of_another_program() -> None:
 
     _take(Record(Partition("answers", 0), 0, None, b"\x18\x63", (), 0), Tally(), None)
 

@@ -25,8 +25,8 @@ def later(known: TaskState, seconds: float, progress: float | None) -> TaskState
     return dataclasses.replace(known, updated_ns=known.updated_ns + int(seconds * 1e9), progress=progress)
 
 
-def test_the_first_start_is_measured_from_its_beginning() -> None:
-    """One record is enough: half of it in 100 seconds."""
+def test_the_rate_of_the_first_start_is_measured_from_its_beginning() -> None:
+    """One record is enough. Half of the task took 100 seconds."""
     rates = Rates()
     rates.add(state(age=100, seen=0, progress=0.5))
 
@@ -36,8 +36,8 @@ def test_the_first_start_is_measured_from_its_beginning() -> None:
     assert estimate.left == pytest.approx(90)
 
 
-def test_a_report_right_after_the_start_is_no_rate() -> None:
-    """Half of it in a millisecond would be 50,000 % a second."""
+def test_a_report_right_after_the_start_gives_no_rate() -> None:
+    """Half of the task in a millisecond would be 50,000 % a second."""
     rates, first = Rates(), state(age=0.001, seen=0, progress=0.5)
     rates.add(first)
     assert rates.of(first.origin, NOW + 10) == UNKNOWN
@@ -47,8 +47,8 @@ def test_a_report_right_after_the_start_is_no_rate() -> None:
     assert rates.of(first.origin, NOW + 50).rate == pytest.approx(0.015, rel=0.01)
 
 
-def test_a_later_start_may_have_resumed_so_two_reports_are_needed() -> None:
-    """Its progress says nothing about its rate: it may have begun with a checkpoint at 90 %."""
+def test_the_rate_of_a_later_start_needs_two_reports() -> None:
+    """One report says nothing about the rate, because the start may have resumed from a checkpoint at 90 %."""
     rates, first = Rates(), state(epoch=2, seen=0, progress=0.9)
     rates.add(first)
     assert rates.of(first.origin, NOW) == UNKNOWN
@@ -68,8 +68,8 @@ def test_heartbeats_without_progress_do_not_change_the_rate() -> None:
     assert rates.of(first.origin, NOW + 500).left == 0.0
 
 
-def test_another_start_begins_again() -> None:
-    """What the former one did is lost, or in a checkpoint."""
+def test_the_rate_is_measured_again_after_another_start() -> None:
+    """The progress of the previous start is lost, or is in a checkpoint."""
     rates, first = Rates(), state(age=100, seen=0, progress=0.5)
     rates.add(first)
     rates.add(dataclasses.replace(later(first, 60, 0.8), epoch=2))
@@ -123,7 +123,7 @@ def test_a_wide_page_has_columns_for_key_and_message() -> None:
 
 
 def test_a_very_narrow_page_still_shows_when_a_task_ends() -> None:
-    """At the cost of worker and attempt."""
+    """The page omits the worker and the attempt."""
     shown = lines([state(progress=0.5, seen=0, message="epoch 1")], width=60)
 
     assert "WORKER" not in shown[1]
@@ -132,7 +132,7 @@ def test_a_very_narrow_page_still_shows_when_a_task_ends() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 78, 140])
-def test_beside_a_long_name_of_a_group_counts_and_clock_are_shown(width: int) -> None:
+def test_a_long_group_name_is_cut_so_that_counts_and_clock_are_shown(width: int) -> None:
     view = view_of("a-group-with-a-rather-long-name" * 5, [state(), state(state=WAITING)], Rates(), NOW, "21:46:10")
     head, *_ = page(view, width, 24).plain.split("\n")
 
@@ -153,7 +153,7 @@ def test_tasks_that_do_not_fit_are_counted() -> None:
     assert shown[-2] == "and 14 more tasks"
 
 
-def test_without_a_task_the_page_is_a_line() -> None:
+def test_without_a_running_task_the_page_is_one_line() -> None:
     assert lines([state(state=WAITING)]) == ["group workers, no long task, 1 waiting, 21:46:10"]
 
 
@@ -180,7 +180,7 @@ def test_no_line_is_wider_than_the_terminal(
     width: int,
     height: int,
 ) -> None:
-    """Whatever is in them; the page is not taller either."""
+    """This applies to any content. The page is not taller than the terminal, either."""
     one = state(
         "/".join(map(str, origin)), worker=worker, message=message, key=key.encode(), progress=progress, age=age
     )
@@ -192,12 +192,12 @@ def test_no_line_is_wider_than_the_terminal(
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_the_table_fits_where_the_origins_do(width: int) -> None:
+def test_the_table_fits_the_terminal_if_the_origins_fit(width: int) -> None:
     long_one = state(worker="w" * 200, message="m" * 500, key=b"k" * 300, progress=0.3)
     assert max(line.cell_len for line in lines_of([long_one, state()], NOW, width)) <= width
 
 
-def test_top_prints_a_page_once_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_prints_one_page_if_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = FakeTopics()
     write(topics, state(progress=0.5, message="half"))
 
@@ -207,6 +207,6 @@ def test_top_prints_a_page_once_where_there_is_no_terminal(monkeypatch: pytest.M
     assert "total" in out
 
 
-def test_an_end_beyond_all_time_is_no_estimate() -> None:
-    """A task that has reported next to no progress would take longer than a float can count."""
+def test_an_end_too_far_in_the_future_is_not_estimated() -> None:
+    """With almost no progress, the remaining time may be infinite or too large to show."""
     assert [left_text(left) for left in (math.inf, 1e300, 90.0, 0.5, None)] == ["-", "-", "1:30", "due", "-"]

@@ -33,7 +33,7 @@ def test_a_span_has_the_times_and_the_identity_of_its_attempt() -> None:
     assert span.parent is None
 
 
-def test_the_parent_is_the_one_that_the_request_names() -> None:
+def test_the_request_names_the_parent_of_the_span() -> None:
     span = Traced().attempt(a_task(headers=PARENT))
     assert span.parent is not None
     assert span.parent.span_id == 0xB7AD6B7169203331
@@ -41,7 +41,7 @@ def test_the_parent_is_the_one_that_the_request_names() -> None:
 
 
 @pytest.mark.parametrize("value", [b"nonsense", b"", None, b"\xff\xfe"])
-def test_a_parent_that_is_none_begins_a_trace(value: bytes | None) -> None:
+def test_an_invalid_parent_begins_a_new_trace(value: bytes | None) -> None:
     assert Traced().attempt(a_task(headers=(("traceparent", value),))).parent is None
 
 
@@ -59,7 +59,7 @@ def test_a_retry_is_linked_to_the_former_attempt() -> None:
     assert (event.name, dict(event.attributes or {})["exception.stacktrace"]) == ("exception", "Traceback ...")
 
 
-def test_what_never_started_has_no_span() -> None:
+def test_a_task_that_never_started_has_no_span() -> None:
     traced = Traced()
     traced.spans.record([Outcome(a_task(), Verdict.NOT_STARTED), Outcome(a_task(), Verdict.EXPIRED)])
     assert traced.finished() == ()
@@ -77,7 +77,7 @@ def test_what_never_started_has_no_span() -> None:
         ({**OTLP, "OTEL_SDK_DISABLED": "true"}, False),
     ],
 )
-def test_the_standard_variables_decide(environment: dict[str, str], *, expected: bool) -> None:
+def test_the_standard_variables_turn_tracing_on_or_off(environment: dict[str, str], *, expected: bool) -> None:
     assert wanted(environment) is expected
 
 
@@ -93,7 +93,7 @@ def test_the_exporter_is_found_by_its_standard_name(environment: dict[str, str],
     assert exporter_name(environment) == name
 
 
-def test_an_exporter_that_is_not_there_costs_a_line_and_not_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_exporter_is_logged_and_the_worker_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nowhere")
     with capture_logs() as lines:
         assert from_environment("workers") is None
@@ -101,7 +101,7 @@ def test_an_exporter_that_is_not_there_costs_a_line_and_not_the_work(monkeypatch
     assert (line["event"], "pip install" in line["reason"]) == ("tracing.unavailable", True)
 
 
-def test_the_package_that_is_not_there_costs_a_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_opentelemetry_package_is_logged_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with capture_logs() as lines:
@@ -109,8 +109,8 @@ def test_the_package_that_is_not_there_costs_a_line_too(monkeypatch: pytest.Monk
     assert [line["event"] for line in lines] == ["tracing.unavailable"]
 
 
-def test_without_configuration_nothing_is_imported() -> None:
-    """Off means off: no package is loaded, and the main loop has no tracer."""
+def test_without_configuration_opentelemetry_is_not_imported() -> None:
+    """No package is loaded, and the main loop has no tracer."""
     code = (
         "import sys; from worker.process import main, tracing; assert tracing.from_environment('g') is None; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
@@ -120,8 +120,8 @@ def test_without_configuration_nothing_is_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_spans_are_exported_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker process ends with ``os._exit``: nothing would flush them by itself."""
+def test_spans_are_exported_before_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker process ends with ``os._exit``, so no exit handler flushes them."""
     exporter = InMemorySpanExporter()
     found = SimpleNamespace(load=lambda: lambda: exporter)
     monkeypatch.setattr(tracing, "entry_points", lambda **_: [found])

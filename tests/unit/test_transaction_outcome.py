@@ -1,4 +1,4 @@
-"""What the group's positions say about a transaction whose producer can no longer tell."""
+"""What the group's committed positions show about a transaction whose producer does not know the outcome."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ OURS = {ONE: Position(5, "metadata of five"), TWO: Position(9, "metadata of nine
     ],
     ids=["both", "one-is-ours", "one-is-behind", "one-has-other-metadata", "nothing-committed", "all-beyond"],
 )
-def test_what_the_positions_prove(found: dict[Partition, Position], committed: bool | None) -> None:
-    """One position of ours proves the commit, one that is not beyond ours the opposite, and nothing else proves."""
+def test_the_committed_positions_show_whether_a_transaction_was_committed(
+    found: dict[Partition, Position], committed: bool | None
+) -> None:
+    """A position of the transaction proves its commit. Otherwise a position that is not beyond it disproves it."""
     assert was_committed(OURS, found) is committed

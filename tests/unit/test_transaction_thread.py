@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_a_client_that_hangs_is_closed_before_its_successor_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise it could fence its successor when its call returns after all."""
+    """Otherwise the old client could fence the new one when its call returns after all."""
     monkeypatch.setattr(transaction_thread, "HUNG_SECONDS", 0.05)
     released = threading.Event()
     events: list[str] = []

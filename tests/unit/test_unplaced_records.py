@@ -1,4 +1,4 @@
-"""The client reports a record as delivered without an offset: it sent it twice, and the broker had it already."""
+"""The client reports delivered records without offsets: it sent them twice, and the broker had them already."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Repeated:
-    """A delivered message whose offset the broker did not tell."""
+    """A delivered message whose offset the broker did not report."""
 
     def partition(self) -> int:
         return 1
@@ -31,7 +31,7 @@ class Repeated:
 
 
 class RepeatingProducer:
-    """As the client's. It confirms each record at once, without an offset."""
+    """A producer that confirms each record immediately, without an offset."""
 
     def __init__(self, _properties: Any) -> None:
         pass
@@ -51,8 +51,8 @@ def client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confluent_kafka, "Producer", RepeatingProducer)
 
 
-def test_a_client_fails_the_request() -> None:
-    """An id without an offset would never find its answer."""
+def test_the_client_fails_a_request_without_an_offset() -> None:
+    """The answer could never be found by an id without an offset."""
     confirmed: list[Any] = []
     failed: list[str] = []
     producer = RequestProducer({}, 1.0)
@@ -64,12 +64,12 @@ def test_a_client_fails_the_request() -> None:
     assert (sent, confirmed, failed) == (True, [], [UNPLACED])
 
 
-def test_the_tools_know_no_offset() -> None:
+def test_a_delivery_of_the_tools_has_no_offset() -> None:
     (delivery,) = deliver(Sender({}), [Outgoing("requests", b"k", b"v")])
     assert (delivery.partition.number, delivery.offset, delivery.failure) == (1, None, None)
 
 
-def test_submit_waits_for_no_answer_to_it() -> None:
+def test_submit_does_not_wait_for_the_answer_to_a_request_without_an_offset() -> None:
     sent = Sent()
     (delivery,) = deliver(Sender({}), [Outgoing("requests", b"k", b"v")])
     sent.on_delivery(7, delivery)
@@ -78,7 +78,7 @@ def test_submit_waits_for_no_answer_to_it() -> None:
 
 
 class RecordingJournal:
-    """A journal that keeps what it is told."""
+    """A journal that keeps its records in memory."""
 
     def __init__(self) -> None:
         self.replayed: dict[str, str] = {}
@@ -99,8 +99,8 @@ class SilentMeter:
         pass
 
 
-def test_a_replay_stays_open() -> None:
-    """So the next one looks for the request in the topic."""
+def test_a_replay_of_a_request_without_an_offset_stays_open() -> None:
+    """The next replay then looks for the request in the topic."""
     journal: Any = RecordingJournal()
     one = dead_letter()
     replay = Replay(Sender({}), journal)

@@ -28,7 +28,7 @@ def test_a_scheme_is_followed_by_a_colon(text: str, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("uri", ["file:/data/lake", "hdfs:/x", "s3a://bucket/x", "jdbc:postgresql://host/db"])
-def test_a_uri_stays_but_for_a_final_slash(uri: str) -> None:
+def test_a_uri_is_unchanged_except_for_a_final_slash(uri: str) -> None:
     assert absolute(uri) == absolute(f"{uri}/") == uri
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENVIRONMENT = {
-    "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",  # nobody listens there
+    "KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:1",  # no broker listens on this port
     "KAFKA_REQUEST_TOPIC": "requests",
     "KAFKA_ACK_TOPIC": "answers",
     "KAFKA_CONSUMER_GROUP_ID": "workers",
@@ -37,7 +37,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 
 
 @pytest.mark.parametrize("command", [["status"], ["tasks"], ["dlq", "list"], ["submit", "x"]])
-def test_a_property_that_the_client_refuses(
+def test_one_line_reports_a_property_that_the_client_refuses(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KAFKA_CONFIG_SECURITY_PROTOCOL", "X")
@@ -46,13 +46,13 @@ def test_a_property_that_the_client_refuses(
     assert line.startswith("worker: KAFKA_CONFIG_SECURITY_PROTOCOL: ")
 
 
-def test_the_client_raises_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_client_raises_a_settings_error_for_a_refused_property(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_CONFIG_BOGUS", "1")
     with pytest.raises(SettingsError, match="bogus"):
         Client()
 
 
-def test_a_file_for_ids_that_cannot_be_written_is_noticed_before_anything_is_sent(
+def test_an_ids_file_that_cannot_be_written_is_reported_before_any_request_is_sent(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Without a broker the command would fail later, with another exit code."""
@@ -60,7 +60,7 @@ def test_a_file_for_ids_that_cannot_be_written_is_noticed_before_anything_is_sen
     assert "/nowhere/ids" in capfd.readouterr().err
 
 
-def test_a_file_of_ids_in_another_encoding(
+def test_an_ids_file_in_another_encoding_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ids = tmp_path / "ids"
@@ -70,9 +70,9 @@ def test_a_file_of_ids_in_another_encoding(
 
 
 @pytest.mark.parametrize("command", [["answer"], ["cancel", "--key"], ["cancel", "--all-of"]])
-def test_a_key_that_is_no_text(
+def test_a_key_that_is_not_text_is_accepted(
     command: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Keys are bytes. Here the command gets as far as the broker, which is not there."""
+    """Keys are bytes. The command fails only because there is no broker."""
     assert run(monkeypatch, *command, "\udcff") == 4
     assert "Traceback" not in capfd.readouterr().err

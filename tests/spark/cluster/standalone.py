@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 HOST = "127.0.0.1"
 SPARK = Path(pyspark.__file__).parent
-EXECUTOR = " ".join(option for option in BRIEF.split() if "spark." not in option)  # which Spark refuses there
+EXECUTOR = " ".join(option for option in BRIEF.split() if "spark." not in option)  # Spark refuses its own options there
 
 
 class Cluster:
@@ -57,12 +57,12 @@ class Cluster:
         return Program(command, self.environment, folder)
 
     def executors(self) -> list[psutil.Process]:
-        """The executors' JVMs that run now."""
+        """Return the executors' JVMs that run now."""
         family = [process for worker in self._workers for process in worker.family()]
         return [process for process in family if "CoarseGrainedExecutorBackend" in " ".join(_words(process))]
 
     def submit(self, folder: Path, *arguments: str) -> list[str]:
-        """The command line of a job, as documented: nothing of the project need be installed on the workers."""
+        """Return the command line of a job, as documented. The workers need no installed part of the project."""
         jars = sorted((ROOT / ".runtime" / f"spark-jars-{pyspark.__version__}").glob("*.jar"))
         return [
             str(SPARK / "bin/spark-submit"),
@@ -84,7 +84,7 @@ def _words(process: psutil.Process) -> list[str]:
 
 
 def packed(folder: Path) -> Path:
-    """The project's two packages in a zip, for the executors."""
+    """Write the project's two packages to a zip for the executors. Return its path."""
     path = folder / "pipeline.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for package in ("pipeline", "worker"):
@@ -94,7 +94,7 @@ def packed(folder: Path) -> Path:
 
 
 def wait(port: int) -> None:
-    """Until somebody listens there."""
+    """Wait until a process listens on this port."""
     end = time.monotonic() + SECONDS
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -106,7 +106,7 @@ def wait(port: int) -> None:
 
 @contextlib.contextmanager
 def standalone(folder: Path) -> Iterator[Cluster]:
-    """A cluster that is gone at the end."""
+    """Run a cluster. Stop it at the end."""
     cluster = Cluster(folder)
     try:
         yield cluster

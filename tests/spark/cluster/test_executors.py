@@ -1,4 +1,4 @@
-"""On a standalone cluster, by ``spark-submit``: executors are killed in mid-submit, and nothing is lost or doubled.
+"""A standalone cluster with ``spark-submit``: executors are killed in mid-submit, and no request is lost or doubled.
 
 ``E2E_LONG=1``: more kills and 200,000 requests, and the exit code of an audit.
 """
@@ -30,7 +30,7 @@ SECONDS = 240.0
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_killed_executors_lose_and_double_nothing(broker: Broker, tmp_path: Path) -> None:
+def test_killed_executors_lose_and_double_no_request(broker: Broker, tmp_path: Path) -> None:
     site = JobSite(broker, tmp_path)
     arguments = ("submit", "--job", "j", "--lake", site.lake, "--input", site.table(ROWS), "--id", "id")
     options = ("--payload", "payload", "--parts", "8", "--chunk", "100", "--rate", str(RATE))
@@ -41,7 +41,7 @@ def test_killed_executors_lose_and_double_nothing(broker: Broker, tmp_path: Path
         with program(command, environment, tmp_path) as running:
             for number in range(KILLS):
                 there = wait_for(count, there + ROWS // (KILLS * 3), running)
-                # The new one has to come first: with both gone there is nobody to kill.
+                # After earlier kills, both executors may be gone. A new one must start before the next kill.
                 while not cluster.executors():
                     time.sleep(0.1)
                 assert kill(cluster.executors()[:1]) == 1, number

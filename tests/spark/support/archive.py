@@ -54,7 +54,7 @@ def make() -> None:
         stderr=subprocess.DEVNULL,
         check=True,
     )
-    # A runtime without an archive of Java's classes makes none of others.
+    # A runtime without an archive of Java's own classes cannot create one of other classes.
     with contextlib.suppress(FileNotFoundError):
         new.rename(FILE)
 

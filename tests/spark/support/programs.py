@@ -30,7 +30,7 @@ BRIEF = (
 NICE = 5
 AFTER_OTHERS = ("nice", "-n", str(NICE))
 
-# Of a driver: its class path is the one the archive is made for.
+# The options of a driver: the archive is made for the class path of a driver.
 DRIVER = BRIEF + archive.option()
 
 
@@ -57,19 +57,19 @@ class Program:
         return self._process.poll() is None
 
     def family(self) -> list[psutil.Process]:
-        """Return it and all its descendants, and these processes."""
+        """Return the process of the command and all its descendants, while it runs."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return [self._process, *self._process.children(recursive=True)] if self.running else []
         return []
 
     def kill(self) -> int:
-        """Send SIGKILL to all of them at once. Return how many there were."""
+        """Send SIGKILL to the command and all its descendants. Return how many there were."""
         return kill(self.family())
 
     def strike(self, victim: Victim) -> None:
-        """Send SIGKILL to these only, as soon as there are some. All others must then end by themselves.
+        """Send SIGKILL to these processes only, as soon as there are some. All others must then end by themselves.
 
-        This does not apply to the Python workers, because Spark starts others.
+        If the victims are the Python workers, the others need not end, because Spark starts new workers.
         """
         struck: list[psutil.Process] = []
         while not struck:
@@ -93,11 +93,11 @@ class Program:
         return None
 
     def end(self, seconds: float) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait for the end of the command. Return its exit code."""
         return int(self._process.wait(seconds))
 
     def finish(self, seconds: float) -> str:
-        """Wait for its end, and return its output. The test fails unless it succeeded."""
+        """Wait for the end of the command. Return its output. The test fails unless the command succeeded."""
         code = self.end(seconds)
         said = self.said()
         assert code == 0, said[-5_000:]
@@ -108,7 +108,7 @@ class Program:
 
 
 def kill(processes: Iterable[psutil.Process]) -> int:
-    """Send SIGKILL, and wait until they have ended."""
+    """Send SIGKILL, and wait until the processes have ended. Return how many there were."""
     found = list(processes)
     for process in found:
         with contextlib.suppress(psutil.NoSuchProcess):

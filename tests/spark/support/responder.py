@@ -1,4 +1,4 @@
-"""Answers requests as a worker would, in a separate process:
+"""A program that answers requests as a worker would, in a separate process:
 
 ``python -m tests.spark.support.responder BOOTSTRAP REQUESTS ACKS COUNT [--transactional]``
 

@@ -64,7 +64,7 @@ class Store:
         return [key for key in re.findall(r"<Key>([^<]+)</Key>", page) if re.search(pattern, key)]
 
     def configure(self, folder: Path) -> dict[str, str]:
-        """Return the variables with which Spark finds it."""
+        """Return the variables with which Spark finds the server."""
         settings = _SETTINGS.format(endpoint=self.endpoint, folder=folder, bucket=BUCKET, jdbc=_JDBC)
         (folder / "spark-defaults.conf").write_text(settings)
         return {"SPARK_CONF_DIR": str(folder)}

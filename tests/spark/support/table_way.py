@@ -1,4 +1,4 @@
-"""Commands on a lake of Delta or Iceberg tables, in a separate process: the JVM must start with the format.
+"""Commands on a lake of Delta or Iceberg tables, in a separate process: a JVM is started for one format.
 
 ``python -m tests.spark.support.table_way FORMAT LAKE FILES COMMAND…``, with the pipeline's variables set. FILES may be
 empty. A command is a text such as ``collect --job j --available-now``. The last line of the output is the content of
@@ -31,7 +31,7 @@ def command(where: list[str], text: str) -> None:
 
 
 def bronze(spark: SparkSession, table_format: str, lake: str) -> dict[str, int]:
-    """Return what other readers of the format see, which do not know this program."""
+    """Return the numbers of rows and places that other readers of the format see, which do not know this program."""
     topic = os.environ["KAFKA_ACK_TOPIC"]
     if "/" not in lake:
         table = spark.table(f"{lake}.`bronze_{topic}`")

@@ -323,9 +323,10 @@ def test_a_refused_start_limit_makes_no_busy_loop(world: World, guarantee: str, 
 
 
 @pytest.mark.parametrize("one_partition", [True, False])
-def test_a_crash_of_a_batch_uses_up_no_attempt_of_a_request_that_has_not_started(*, one_partition: bool) -> None:
+def test_a_crash_of_a_batch_uses_up_no_attempt_of_a_request_that_has_not_started(
+    world: World, *, one_partition: bool
+) -> None:
     """With WORKER_MAX_ATTEMPTS=1 starts are counted exactly."""
-    world = World()
     options: dict[str, Any] = {"batch_size": 2, "batch_per_partition": one_partition, "max_attempts": 1}
     world.request("kill", 0, work=Work(1e9))
     for _ in range(2):

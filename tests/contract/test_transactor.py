@@ -14,6 +14,7 @@ from tests.kafka_broker import running_broker
 from worker.errors import ClientFatalError
 from worker.kafka import transactional
 from worker.kafka.ports import Ended, Position, Transaction
+from worker.kafka.transaction_properties import transactional as transactional_properties
 from worker.process.transaction_thread import TransactionThread
 
 if TYPE_CHECKING:
@@ -120,10 +121,25 @@ def test_a_missing_topic_is_a_failure_and_nothing_is_written(scene: Scene) -> No
 
 
 def test_a_successor_with_the_same_transactional_id_takes_over(scene: Scene) -> None:
-    """This happens after a crash. The successor does not wait for an open transaction of its predecessor."""
     assert scene.transactor().commit(scene.transaction([b"a"], 1, "1")).committed
     assert scene.transactor().commit(scene.transaction([b"b"], 2, "2")).committed
     assert len(scene.answers()) == 2
+
+
+@pytest.mark.kafka
+def test_a_successor_aborts_the_open_transaction_of_its_predecessor(frail: Broker) -> None:
+    """This happens after a crash. The successor does not wait until the transaction times out."""
+    scene = RealScene(frail, timeout=600.0)
+    crashed = ck.Producer(transactional_properties(scene.link, "contract", scene.name, MAX_BYTES))
+    crashed.init_transactions(10)
+    crashed.begin_transaction()
+    crashed.produce(scene.topic, b"lost")
+    crashed.flush(10)
+    assert scene.is_open()
+    assert commit(scene.transactor(), scene.transaction([b"a"], 1, "1")).committed
+    assert not scene.is_open()
+    assert scene.answers() == [b"a"]
+    scene.close()
 
 
 # ---------------------------------------------------------------- while the broker is unreachable

@@ -115,14 +115,14 @@ class RealScene:
         The coordinator looks for timed-out transactions at intervals.
         """
         end = time.monotonic() + LIMIT
-        while not self._is_open():
+        while not self.is_open():
             assert time.monotonic() < end, "no transaction was ever open"
             time.sleep(0.05)
-        while self._is_open():
+        while self.is_open():
             assert time.monotonic() < end, "the coordinator has not given the transaction up"
             time.sleep(0.05)
 
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether there are answers beyond the last stable offset."""
         return self._ends(ck.IsolationLevel.READ_COMMITTED) != self._ends(ck.IsolationLevel.READ_UNCOMMITTED)
 

@@ -200,7 +200,9 @@ def test_a_handler_that_ends_the_process_when_it_is_loaded_stops_the_replica(rep
 
 def test_a_process_that_ends_after_it_has_loaded_its_handler_is_replaced(replica: Start) -> None:
     one = replica("exiting_later", "idle")
-    assert one.exit_code() == 5
+    one.wait_for("process.started", 3)
+    (ended,) = one.events("process.ended")
+    assert ended["ending"] == "exit_9"
 
 
 def test_processes_that_keep_crashing_stop_the_replica(replica: Start) -> None:

@@ -162,9 +162,20 @@ class TestSqlite:
         transaction.rollback()
         done(other, 0)
 
-    def test_readers_never_wait(self, make: Make) -> None:
+    def test_a_commit_does_not_wait_for_a_reader(self, make: Make, url: str) -> None:
+        store, engine = make(limit=0.3), sa.create_engine(url)
+        with engine.connect() as reader:
+            reader.exec_driver_sql("BEGIN")
+            assert reader.exec_driver_sql("SELECT number FROM effects").all() == []
+            transaction = store.begin(TOPIC, 0)
+            write(transaction.handle, 0)
+            transaction.commit(answer(0))
+            assert reader.exec_driver_sql("SELECT number FROM effects").all() == []
+        engine.dispose()
+        assert effects(url) == [0]
+
+    def test_a_commit_reaches_the_disk(self, make: Make) -> None:
         with make().take() as connection:
-            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # full
 
     def test_a_handler_can_write_after_it_has_read(self, make: Make, url: str) -> None:

@@ -53,6 +53,7 @@ def test_doctor_says_that_the_import_of_the_handler_ends_the_process(tmp_path: P
     (tmp_path / "ending.py").write_text("import os\nos._exit(0)\n")
     done = doctor(tmp_path, "ending:handle")
     assert done.returncode == 3, (done.stdout, done.stderr)
+    assert "WORKER_HANDLER=ending:handle: loading it ended the process with exit code 0" in done.stdout + done.stderr
 
 
 def test_doctor_checks_the_offset_store() -> None:

@@ -76,11 +76,10 @@ def test_bytes_that_are_not_a_valid_record_are_ignored(key: bytes | None, value:
     assert decode(key, value) is None
 
 
-def test_both_records_of_a_request_are_in_one_partition() -> None:
-    """The partition depends on the origin alone, and requests are spread over all partitions."""
-    partitions = [records.partition_of(Origin("requests", 0, offset), 7) for offset in range(200)]
-    assert partitions == [records.partition_of(Origin("requests", 0, offset), 7) for offset in range(200)]
-    assert set(partitions) == set(range(7))
+def test_the_partition_of_a_request_is_the_same_in_every_version() -> None:
+    """Its state and its cancel request are both there. Requests are spread over all partitions."""
+    assert [records.partition_of(Origin("requests", 0, offset), 7) for offset in range(8)] == [6, 2, 3, 5, 2, 2, 4, 0]
+    assert {records.partition_of(Origin("requests", 0, offset), 7) for offset in range(200)} == set(range(7))
 
 
 def test_the_largest_record_fits_into_a_topic_with_the_usual_size_limit() -> None:

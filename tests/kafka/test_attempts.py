@@ -45,7 +45,7 @@ def dead_letter_of(one: Site, offset: int) -> dict[str, Any]:
     return dead_letter
 
 
-def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
+def a_request_that_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
     """A request that kills its process is dead-lettered after three starts. The others of its partition succeed."""
     cases: list[dict[str, str]] = [
         {"KAFKA_GROUP_PROTOCOL": "consumer"},
@@ -69,7 +69,7 @@ def what_kills_its_process_is_given_up(site: Callable[..., Site]) -> None:
         assert starts == {(0, 1): 3, (0, 2): 1, (0, 3): 1}, variables
 
 
-def memory_that_is_not_to_be_had_is_a_failed_attempt(site: Callable[..., Site]) -> None:
+def an_attempt_that_runs_out_of_memory_fails(site: Callable[..., Site]) -> None:
     one = site(partitions=1, WORKER_HANDLER="batches:crash")
     one.submit(task(n, payload, partition=0) for n, payload in enumerate(["go", '{"do": "devour"}', "go"]))
     one.start()
@@ -81,7 +81,7 @@ def memory_that_is_not_to_be_had_is_a_failed_attempt(site: Callable[..., Site]) 
     assert dead_letter["x-error-type"] in {b"MemoryError", b"ProcessDied"}
 
 
-def drains_use_up_no_attempt(site: Callable[..., Site]) -> None:
+def drains_do_not_count_as_attempts(site: Callable[..., Site]) -> None:
     """Four replicas cancel the task in turn, with a limit of three attempts. The fifth completes attempt 1."""
     one = site(partitions=1, WORKER_DRAIN_TIMEOUT="500ms")
     one.submit([task(1, '{"do": "heed", "seconds": 100}', partition=0)])
@@ -95,7 +95,7 @@ def drains_use_up_no_attempt(site: Callable[..., Site]) -> None:
     assert one.answer_to(one.sent[0]).response.attempt == 1
 
 
-def revokes_use_up_no_attempt(site: Callable[..., Site]) -> None:
+def revokes_do_not_count_as_attempts(site: Callable[..., Site]) -> None:
     """Two tasks are cancelled each time another replica joins or leaves."""
     one = site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="500ms", WORKER_DRAIN_TIMEOUT="500ms")
     one.start().wait_ready()
@@ -117,10 +117,10 @@ def revokes_use_up_no_attempt(site: Callable[..., Site]) -> None:
 
 
 SCENARIOS = [
-    what_kills_its_process_is_given_up,
-    memory_that_is_not_to_be_had_is_a_failed_attempt,
-    drains_use_up_no_attempt,
-    revokes_use_up_no_attempt,
+    a_request_that_kills_its_process_is_given_up,
+    an_attempt_that_runs_out_of_memory_fails,
+    drains_do_not_count_as_attempts,
+    revokes_do_not_count_as_attempts,
 ]
 
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 # ---------------------------------------------------------------- stopping
 
 
-def a_revoke_cancels_and_what_was_acknowledged_stays_so(site: Callable[..., Site]) -> None:
+def a_revoke_cancels_a_batch_and_keeps_its_acknowledged_requests(site: Callable[..., Site]) -> None:
     one = batch_site(
         site,
         6,
@@ -53,7 +53,7 @@ def a_revoke_cancels_and_what_was_acknowledged_stays_so(site: Callable[..., Site
     assert len({entry.pid for entry in one.journal.entries("start")}) == 2
 
 
-def a_drain_that_takes_too_long_cancels(site: Callable[..., Site]) -> None:
+def a_drain_that_takes_too_long_cancels_the_batch(site: Callable[..., Site]) -> None:
     """A task that is acknowledged after that is still answered. The next replica runs the rest, on the same attempt."""
     one = batch_site(site, 4, WORKER_BATCH_WAIT="5s", WORKER_DRAIN_TIMEOUT="1s")
     first = one.start().wait_ready()
@@ -110,7 +110,7 @@ def batches_of_one_partition_take_turns(site: Callable[..., Site]) -> None:
     assert before < DEEP / 4
 
 
-def the_other_guarantees_have_batches_too(site: Callable[..., Site]) -> None:
+def batches_run_under_the_other_guarantees(site: Callable[..., Site]) -> None:
     sites = {}
     for guarantee in ("exactly-once", "at-most-once"):
         one = sites[guarantee] = batch_site(site, 5, WORKER_BATCH_WAIT="5s", WORKER_GUARANTEE=guarantee)
@@ -127,7 +127,7 @@ def the_other_guarantees_have_batches_too(site: Callable[..., Site]) -> None:
     assert kinds == ["", "Nack", "ValueError", "", "ValueError"]
 
 
-def a_handler_of_single_tasks_sees_what_comes_next(site: Callable[..., Site]) -> None:
+def a_handler_of_single_tasks_sees_the_next_requests(site: Callable[..., Site]) -> None:
     """This holds for long and for short tasks. A malformed request is not shown."""
     count, ahead, bad = 14, 3, 8
     for seconds in ("0.4", "0"):
@@ -147,12 +147,12 @@ def a_handler_of_single_tasks_sees_what_comes_next(site: Callable[..., Site]) ->
 
 
 SCENARIOS = [
-    a_revoke_cancels_and_what_was_acknowledged_stays_so,
-    a_drain_that_takes_too_long_cancels,
+    a_revoke_cancels_a_batch_and_keeps_its_acknowledged_requests,
+    a_drain_that_takes_too_long_cancels_the_batch,
     a_drain_lets_the_batch_finish_and_starts_no_other,
     batches_of_one_partition_take_turns,
-    the_other_guarantees_have_batches_too,
-    a_handler_of_single_tasks_sees_what_comes_next,
+    batches_run_under_the_other_guarantees,
+    a_handler_of_single_tasks_sees_the_next_requests,
 ]
 
 

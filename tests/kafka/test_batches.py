@@ -29,7 +29,7 @@ SLACK = 4.0  # seconds that a busy machine may add
 # ---------------------------------------------------------------- the content of a batch
 
 
-def without_a_wait_a_batch_is_what_is_there(site: Callable[..., Site]) -> None:
+def without_a_wait_a_batch_has_the_requests_that_are_there(site: Callable[..., Site]) -> None:
     one = batch_site(site, 8)
     signal, waiting = signal_of(one)
     one.start().wait_ready()
@@ -43,7 +43,7 @@ def without_a_wait_a_batch_is_what_is_there(site: Callable[..., Site]) -> None:
     assert list(map(len, batches(one))) == [1, 8, 4]
 
 
-def a_batch_that_is_not_full_waits_and_a_full_one_does_not(site: Callable[..., Site]) -> None:
+def a_batch_waits_only_if_it_is_not_full(site: Callable[..., Site]) -> None:
     one = batch_site(site, 3, WORKER_BATCH_WAIT="8s")
     one.start().wait_ready()
     submit(one, ["x"] * 3)
@@ -77,7 +77,7 @@ def malformed_requests_never_reach_the_handler(site: Callable[..., Site]) -> Non
 # ---------------------------------------------------------------- the end of each request
 
 
-def an_acknowledged_request_is_settled_while_the_handler_goes_on(site: Callable[..., Site]) -> None:
+def an_acknowledged_request_is_settled_while_the_handler_runs(site: Callable[..., Site]) -> None:
     one = batch_site(site, 4, WORKER_BATCH_WAIT="5s")
     signal, waiting = signal_of(one)
     one.start().wait_ready()
@@ -93,7 +93,7 @@ def an_acknowledged_request_is_settled_while_the_handler_goes_on(site: Callable[
     assert len(batches(one)) == 1
 
 
-def what_is_refused_comes_again_and_ends_as_a_dead_letter(site: Callable[..., Site]) -> None:
+def a_refused_request_runs_again_and_becomes_a_dead_letter(site: Callable[..., Site]) -> None:
     one = batch_site(site, 4, WORKER_BATCH_WAIT="5s")
     one.start().wait_ready()
     submit(one, ["a", do("nack", until=2), do("nack", reason="never"), "d"])
@@ -109,7 +109,7 @@ def what_is_refused_comes_again_and_ends_as_a_dead_letter(site: Callable[..., Si
     assert (headers["x-attempts"], headers["x-error-type"], headers["x-origin-offset"]) == (b"3", b"Nack", b"2")
 
 
-def what_is_left_comes_again_from_memory_in_order(site: Callable[..., Site]) -> None:
+def unsettled_requests_run_again_in_order_without_a_fetch(site: Callable[..., Site]) -> None:
     """Unsettled requests start again before later ones of their partition. Each of their starts is an attempt."""
     one = batch_site(site, 5)
     payloads = ["a", do("skip", until=2), "c", do("skip", until=3), "e", "f", "g", do("skip")]
@@ -132,7 +132,7 @@ def what_is_left_comes_again_from_memory_in_order(site: Callable[..., Site]) -> 
     assert one.journal.starts()[0, 8] == 3
 
 
-def an_exception_brings_back_what_was_not_acknowledged(site: Callable[..., Site]) -> None:
+def unacknowledged_requests_run_again_after_an_exception(site: Callable[..., Site]) -> None:
     one = batch_site(site, 5, WORKER_BATCH_WAIT="5s")
     replica = one.start().wait_ready()
     submit(one, ["a", do("nack", until=2), do("fail", until=2), "d", "e"])
@@ -143,7 +143,7 @@ def an_exception_brings_back_what_was_not_acknowledged(site: Callable[..., Site]
     assert outcomes(one) == ["OK"] * 5
 
 
-def what_cannot_be_settled_raises_and_hurts_nothing(site: Callable[..., Site]) -> None:
+def invalid_settling_raises_and_changes_nothing(site: Callable[..., Site]) -> None:
     one = batch_site(site, 3, WORKER_BATCH_WAIT="3s")
     one.start().wait_ready()
     submit(one, [do("skip", until=2), "b"])
@@ -157,14 +157,14 @@ def what_cannot_be_settled_raises_and_hurts_nothing(site: Callable[..., Site]) -
 
 
 SCENARIOS = [
-    without_a_wait_a_batch_is_what_is_there,
-    a_batch_that_is_not_full_waits_and_a_full_one_does_not,
+    without_a_wait_a_batch_has_the_requests_that_are_there,
+    a_batch_waits_only_if_it_is_not_full,
     malformed_requests_never_reach_the_handler,
-    an_acknowledged_request_is_settled_while_the_handler_goes_on,
-    what_is_refused_comes_again_and_ends_as_a_dead_letter,
-    what_is_left_comes_again_from_memory_in_order,
-    an_exception_brings_back_what_was_not_acknowledged,
-    what_cannot_be_settled_raises_and_hurts_nothing,
+    an_acknowledged_request_is_settled_while_the_handler_runs,
+    a_refused_request_runs_again_and_becomes_a_dead_letter,
+    unsettled_requests_run_again_in_order_without_a_fetch,
+    unacknowledged_requests_run_again_after_an_exception,
+    invalid_settling_raises_and_changes_nothing,
 ]
 
 

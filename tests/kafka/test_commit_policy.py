@@ -53,7 +53,7 @@ def wait_committed(one: Site, expected: dict[int, int], seconds: float = 90) -> 
     until(lambda: one.committed() == expected, lambda: f"{one.committed()}\n{one.tails()}", seconds)
 
 
-def lag_is_nothing_behind_transactions(site: Callable[..., Site]) -> None:
+def lag_reaches_zero_behind_transaction_markers(site: Callable[..., Site]) -> None:
     """Partitions end with a committed or an aborted transaction, or have only an aborted one. More follow later."""
     one = site(partitions=4, WORKER_PROCESSES="2")
     transact(one, 5, 0)
@@ -73,7 +73,7 @@ def lag_is_nothing_behind_transactions(site: Callable[..., Site]) -> None:
     one.started_once()
 
 
-def lag_is_nothing_under_every_guarantee(site: Callable[..., Site]) -> None:
+def lag_reaches_zero_under_every_guarantee(site: Callable[..., Site]) -> None:
     sites = [site(partitions=1, WORKER_GUARANTEE=guarantee) for guarantee in ("exactly-once", "at-most-once")]
     for one in sites:
         transact(one, 3, 0)
@@ -122,7 +122,7 @@ def answers_are_committed_by_time(site: Callable[..., Site]) -> None:
     one.finish()
 
 
-def leaving_waits_for_no_interval(site: Callable[..., Site]) -> None:
+def a_process_that_leaves_commits_at_once(site: Callable[..., Site]) -> None:
     """A process that leaves commits its settled requests immediately."""
     one = site(partitions=1, KAFKA_COMMIT_EVERY="1000", KAFKA_COMMIT_INTERVAL="1h")
     exact = site(partitions=1, WORKER_GUARANTEE="exactly-once", KAFKA_COMMIT_EVERY="1000", KAFKA_COMMIT_INTERVAL="1h")
@@ -140,11 +140,11 @@ def leaving_waits_for_no_interval(site: Callable[..., Site]) -> None:
 
 
 SCENARIOS = [
-    lag_is_nothing_behind_transactions,
-    lag_is_nothing_under_every_guarantee,
+    lag_reaches_zero_behind_transaction_markers,
+    lag_reaches_zero_under_every_guarantee,
     answers_are_committed_by_count,
     answers_are_committed_by_time,
-    leaving_waits_for_no_interval,
+    a_process_that_leaves_commits_at_once,
 ]
 
 

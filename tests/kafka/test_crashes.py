@@ -55,7 +55,7 @@ def a_killed_process_costs_one_more_start_of_its_task(site: Callable[..., Site])
     assert len({entry.pid for entry in one.journal.entries()}) <= len(pids) + 1
 
 
-def nothing_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
+def no_process_outlives_a_killed_supervisor(site: Callable[..., Site]) -> None:
     """A process that a handler has forked ends too. The next replica repeats only the running tasks."""
     one = at_work(site, '{"do": "brood", "seconds": 600}')
     (replica,) = one.replicas
@@ -99,11 +99,11 @@ def a_task_that_aborts_is_a_dead_letter(site: Callable[..., Site]) -> None:
     a_task_that_kills_its_process(site, "abort")
 
 
-def a_task_that_breaks_memory_is_a_dead_letter(site: Callable[..., Site]) -> None:
+def a_task_that_crashes_its_process_is_a_dead_letter(site: Callable[..., Site]) -> None:
     a_task_that_kills_its_process(site, "crash")
 
 
-def processes_that_never_come_to_work_are_a_crash_loop(site: Callable[..., Site]) -> None:
+def a_replica_whose_processes_crash_at_their_start_gives_up(site: Callable[..., Site]) -> None:
     """The replica gives up after five processes in a row. Here the handler dies when it is imported."""
     one = site(partitions=1)
     (one.folder / "deadly.py").write_text("import os\nos.abort()\n")
@@ -115,10 +115,10 @@ def processes_that_never_come_to_work_are_a_crash_loop(site: Callable[..., Site]
 
 SCENARIOS = [
     a_killed_process_costs_one_more_start_of_its_task,
-    nothing_outlives_a_killed_supervisor,
+    no_process_outlives_a_killed_supervisor,
     a_task_that_aborts_is_a_dead_letter,
-    a_task_that_breaks_memory_is_a_dead_letter,
-    processes_that_never_come_to_work_are_a_crash_loop,
+    a_task_that_crashes_its_process_is_a_dead_letter,
+    a_replica_whose_processes_crash_at_their_start_gives_up,
 ]
 
 

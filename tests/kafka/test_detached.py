@@ -107,7 +107,7 @@ def a_holder_that_was_frozen_does_not_answer_twice(site: Callable[..., Site], pr
     assert holder.events("task.superseded")
 
 
-def a_replica_that_drains_lets_its_partitions_go(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
+def a_draining_replica_gives_up_its_partitions(site: Callable[..., Site], protocol: str, guarantee: str) -> None:
     """The draining replica finishes its task, and the other replica runs the short tasks."""
     one = make(site, protocol, WORKER_GUARANTEE=guarantee, WORKER_LONG_AFTER="1h")
     replicas = [one.start().wait_ready(), one.start().wait_ready()]
@@ -144,14 +144,14 @@ def a_drain_that_times_out_hands_the_task_on(site: Callable[..., Site], protocol
 
 
 SCENARIOS = [
-    (a_replica_that_drains_lets_its_partitions_go, "consumer", "exactly-once"),
+    (a_draining_replica_gives_up_its_partitions, "consumer", "exactly-once"),
     (an_idle_replica_takes_the_work, "consumer", "exactly-once"),
     (a_new_replica_takes_the_work, "classic", "at-least-once"),
     (a_task_whose_holder_was_killed_is_taken_over, "classic", "exactly-once"),
     (a_holder_that_was_frozen_does_not_answer_twice, "consumer", "exactly-once"),
 ]
 OTHERS = [
-    (a_replica_that_drains_lets_its_partitions_go, "classic", "at-least-once"),
+    (a_draining_replica_gives_up_its_partitions, "classic", "at-least-once"),
     (a_drain_that_times_out_hands_the_task_on, "consumer", "exactly-once"),
     (an_idle_replica_takes_the_work, "classic", "at-least-once"),
     (an_idle_replica_takes_the_only_request_behind, "consumer", "at-least-once"),

@@ -91,7 +91,7 @@ CANCELLED = [
 ]
 
 
-def cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site]) -> None:
+def the_next_replica_runs_the_cancelled_tasks(site: Callable[..., Site]) -> None:
     """A second SIGTERM or WORKER_DRAIN_TIMEOUT cancels them, also if they ignore it. All cases run at the same time."""
     sites = [
         start(site, json.dumps({"do": action, "seconds": 200}), WORKER_DRAIN_TIMEOUT=timeout)
@@ -120,7 +120,7 @@ def cancelled_tasks_are_done_by_the_next_replica(site: Callable[..., Site]) -> N
 
 SCENARIOS = [
     a_signal_lets_running_tasks_finish_and_starts_no_other,
-    cancelled_tasks_are_done_by_the_next_replica,
+    the_next_replica_runs_the_cancelled_tasks,
 ]
 
 

@@ -50,7 +50,7 @@ def due(payload: str, deadline: str | None, partition: int = 0) -> Submission:
     return task(1, payload, partition=partition)._replace(headers=(("x-deadline", value),))
 
 
-def what_is_past_due_is_answered_without_a_start(site: Callable[..., Site]) -> None:
+def an_expired_request_is_answered_without_a_start(site: Callable[..., Site]) -> None:
     """This holds for each format of the deadline. Requests whose deadline has not passed are processed."""
     one = site(partitions=1)
     past = [due("late", form(time.time() - 60)) for form in FORMS]
@@ -67,7 +67,7 @@ def what_is_past_due_is_answered_without_a_start(site: Callable[..., Site]) -> N
         assert dead_letters.read_all() == []  # an expired request has an answer, and no dead letter
 
 
-def what_is_past_due_while_it_waits_is_not_started(site: Callable[..., Site]) -> None:
+def a_request_that_expires_while_it_waits_does_not_start(site: Callable[..., Site]) -> None:
     """The deadline passes while one request waits behind a task, and another between two attempts."""
     one = site(partitions=2, WORKER_PROCESSES="2", WORKER_RETRY_BACKOFF="20s..20s")  # up to half of it is jitter
     replica = one.start().wait_ready()
@@ -82,7 +82,7 @@ def what_is_past_due_while_it_waits_is_not_started(site: Callable[..., Site]) ->
     assert one.journal.starts() == {(0, 0): 1, (1, 0): 1, (1, 1): 1}, replica.tail()
 
 
-def what_runs_is_cancelled_when_its_time_is_over(site: Callable[..., Site]) -> None:
+def a_running_task_is_cancelled_at_its_deadline(site: Callable[..., Site]) -> None:
     """If the task returns, its result is the answer. If it raises, it has expired, and has no other attempt."""
     one = site(partitions=2, WORKER_PROCESSES="2", WORKER_HANDLER="batches:clock")
     one.start().wait_ready()
@@ -100,7 +100,7 @@ def what_runs_is_cancelled_when_its_time_is_over(site: Callable[..., Site]) -> N
     one.started_once()
 
 
-def remaining_is_nothing_without_a_deadline(site: Callable[..., Site]) -> None:
+def remaining_time_is_none_without_a_deadline(site: Callable[..., Site]) -> None:
     one = site(partitions=1, WORKER_HANDLER="batches:clock")
     one.submit([task(1, "look", partition=0), due("look", zulu(time.time() + HOUR))])
     one.start()
@@ -113,7 +113,7 @@ def remaining_is_nothing_without_a_deadline(site: Callable[..., Site]) -> None:
 MALFORMED = ("tomorrow", "", "nan", "2026-11-21", "2026-11-21T15:00:00", "12:00", "\u00fc", None)
 
 
-def what_names_no_moment_is_a_dead_letter(site: Callable[..., Site]) -> None:
+def a_request_with_an_invalid_deadline_is_a_dead_letter(site: Callable[..., Site]) -> None:
     one = site(partitions=1)
     one.submit([*[due("go", text) for text in MALFORMED], task(1, "go", partition=0)])
     one.start()
@@ -127,7 +127,7 @@ def what_names_no_moment_is_a_dead_letter(site: Callable[..., Site]) -> None:
     assert found == {text if text is None else text.encode() for text in MALFORMED}
 
 
-def the_guarantees_expire_alike(site: Callable[..., Site]) -> None:
+def requests_expire_under_every_guarantee(site: Callable[..., Site]) -> None:
     sites = [site(partitions=1, WORKER_GUARANTEE=guarantee) for guarantee in ("exactly-once", "at-most-once")]
     for one in sites:
         one.submit([due("late", zulu(time.time() - 60)), task(1, "go", partition=0)])
@@ -139,12 +139,12 @@ def the_guarantees_expire_alike(site: Callable[..., Site]) -> None:
 
 
 SCENARIOS = [
-    what_is_past_due_is_answered_without_a_start,
-    what_is_past_due_while_it_waits_is_not_started,
-    what_runs_is_cancelled_when_its_time_is_over,
-    remaining_is_nothing_without_a_deadline,
-    what_names_no_moment_is_a_dead_letter,
-    the_guarantees_expire_alike,
+    an_expired_request_is_answered_without_a_start,
+    a_request_that_expires_while_it_waits_does_not_start,
+    a_running_task_is_cancelled_at_its_deadline,
+    remaining_time_is_none_without_a_deadline,
+    a_request_with_an_invalid_deadline_is_a_dead_letter,
+    requests_expire_under_every_guarantee,
 ]
 
 

@@ -106,7 +106,7 @@ def a_revoked_partition_waits_for_its_task(site: Callable[..., Site]) -> None:
         assert one.answer_to(first).response.result == b"slept 20"
 
 
-def after_the_hold_exactly_once_does_it_again(site: Callable[..., Site]) -> None:
+def after_the_hold_exactly_once_runs_the_task_again(site: Callable[..., Site]) -> None:
     """The result of the first start comes after the end of the lease and is dropped."""
     one = faulty.small_site(site, EXACTLY, WORKER_REVOKE_HOLD="2s")
     first = taken_away(one, LONGER_NAP)
@@ -115,7 +115,7 @@ def after_the_hold_exactly_once_does_it_again(site: Callable[..., Site]) -> None
     assert one.answer_to(first).response.result == b"hurried"
 
 
-def after_the_hold_at_most_once_starts_it_no_second_time(site: Callable[..., Site]) -> None:
+def after_the_hold_at_most_once_does_not_run_the_task_again(site: Callable[..., Site]) -> None:
     """After the lease, a task that stops is answered as cancelled, and a task that continues with its result."""
     sites = [faulty.small_site(site, AT_MOST, WORKER_REVOKE_HOLD="2s") for _ in range(2)]
     sent = [taken_away(one, payload) for one, payload in zip(sites, (HEED, LONG_NAP), strict=True)]
@@ -125,8 +125,8 @@ def after_the_hold_at_most_once_starts_it_no_second_time(site: Callable[..., Sit
         assert outcomes(one, first) == [outcome]
 
 
-def a_member_that_is_given_up_while_it_holds_comes_back(site: Callable[..., Site]) -> None:
-    """It is stopped for longer than its session while it holds a partition. It notices that only by its transaction."""
+def a_member_that_was_removed_during_a_hold_comes_back(site: Callable[..., Site]) -> None:
+    """The process is stopped for longer than its session, and notices that only by its transaction."""
     one = faulty.small_site(site, EXACTLY, WORKER_LIVENESS_TIMEOUT="10m")
     first = taken_away(one, LONG_NAP)
     holder = one.replicas[0]
@@ -165,7 +165,7 @@ def sigterm_lets_the_task_finish(site: Callable[..., Site]) -> None:
         assert not faulty.named_as_lost(one)
 
 
-def a_second_sigterm_cancels(site: Callable[..., Site]) -> None:
+def a_second_sigterm_cancels_the_task(site: Callable[..., Site]) -> None:
     """Under exactly-once the next replica runs the task again. Under at-most-once the answer is ``CANCELLED``."""
     for guarantee, starts, said in ((EXACTLY, 2, "OK"), (AT_MOST, 1, "CANCELLED")):
         one = faulty.small_site(site, guarantee)
@@ -213,11 +213,11 @@ SCENARIOS = [
     *[zombie(AT_MOST, point) for point in ("in_task", "finished")],
     *([zombie(EXACTLY, "after_produce"), zombie(EXACTLY, "finished", "classic")] if LONG else []),
     a_revoked_partition_waits_for_its_task,
-    a_member_that_is_given_up_while_it_holds_comes_back,
-    after_the_hold_exactly_once_does_it_again,
-    after_the_hold_at_most_once_starts_it_no_second_time,
+    a_member_that_was_removed_during_a_hold_comes_back,
+    after_the_hold_exactly_once_runs_the_task_again,
+    after_the_hold_at_most_once_does_not_run_the_task_again,
     sigterm_lets_the_task_finish,
-    a_second_sigterm_cancels,
+    a_second_sigterm_cancels_the_task,
     the_broker_goes_away_and_comes_back,
 ]
 

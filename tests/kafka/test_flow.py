@@ -29,7 +29,7 @@ def nap(seconds: float) -> str:
     return json.dumps({"do": "nap", "seconds": seconds})
 
 
-def a_deep_partition_starves_no_shallow_one(site: Callable[..., Site]) -> None:
+def a_deep_partition_does_not_starve_a_shallow_one(site: Callable[..., Site]) -> None:
     """In all three orderings, the shallow partition gets requests while tasks of the deep one run."""
     sites = {}
     for ordering in ("partition", "key", "unordered"):
@@ -52,7 +52,7 @@ def a_deep_partition_starves_no_shallow_one(site: Callable[..., Site]) -> None:
         one.started_once()
 
 
-def a_full_partition_is_paused_alone(site: Callable[..., Site]) -> None:
+def only_a_full_partition_is_paused(site: Callable[..., Site]) -> None:
     """The partition waits for the next attempt of its first request. Meanwhile requests of the other are fetched."""
     one = site(partitions=2, WORKER_RETRY_BACKOFF="20s..20s")
     failing = json.dumps({"do": "fail_until", "attempt": 2})
@@ -72,7 +72,7 @@ def a_full_partition_is_paused_alone(site: Callable[..., Site]) -> None:
     assert starts == [0, *range(9_000)]
 
 
-def large_requests_fill_no_memory(site: Callable[..., Site]) -> None:
+def large_requests_do_not_fill_the_memory(site: Callable[..., Site]) -> None:
     """A process keeps only a few requests and answers of 900 kB, however many there are."""
     one = site(partitions=4)
     load = "x" * 900_000
@@ -98,9 +98,9 @@ def large_requests_fill_no_memory(site: Callable[..., Site]) -> None:
 
 
 SCENARIOS = [
-    a_deep_partition_starves_no_shallow_one,
-    a_full_partition_is_paused_alone,
-    large_requests_fill_no_memory,
+    a_deep_partition_does_not_starve_a_shallow_one,
+    only_a_full_partition_is_paused,
+    large_requests_do_not_fill_the_memory,
 ]
 
 

@@ -54,7 +54,7 @@ def events_of(replica: Replica, process: str, *names: str) -> list[dict[str, Any
 # ---------------------------------------------------------------- static members
 
 
-def a_killed_static_member_has_its_partitions_at_once(site: Callable[..., Site]) -> None:
+def a_killed_static_member_gets_its_partitions_back_at_once(site: Callable[..., Site]) -> None:
     """Under classic, long before the session is over. No other member's partitions move."""
     one = site(
         partitions=4,
@@ -119,7 +119,7 @@ def a_killed_static_replica_waits_for_its_session(site: Callable[..., Site]) -> 
     assert len(following.events("process.started")) == 1, following.tail(60)
 
 
-def auto_is_static_where_it_helps(site: Callable[..., Site]) -> None:
+def auto_membership_is_static_under_classic(site: Callable[..., Site]) -> None:
     """Under classic, a replica that restarts with its name has the same members. Otherwise it has new ones."""
     cases = {
         "named": {"WORKER_REPLICA": "here", "KAFKA_GROUP_PROTOCOL": "classic"},
@@ -146,7 +146,7 @@ def auto_is_static_where_it_helps(site: Callable[..., Site]) -> None:
 # ---------------------------------------------------------------- names
 
 
-def two_replicas_of_one_name_cannot_run_here(site: Callable[..., Site]) -> None:
+def two_replicas_of_one_name_cannot_run_on_one_host(site: Callable[..., Site]) -> None:
     """The second replica ends with one line. When the first has ended, even after a kill, the name is free."""
     one = site(WORKER_REPLICA="twin")
     first = one.start().wait_ready()
@@ -204,7 +204,7 @@ def a_partition_follows_its_task(site: Callable[..., Site]) -> None:
     assert there - settled < 2 * HEARTBEAT + SLACK
 
 
-def one_four_one_starts_nothing_twice(site: Callable[..., Site]) -> None:
+def scaling_from_one_to_four_and_back_starts_no_task_twice(site: Callable[..., Site]) -> None:
     """The first replica always has a task, whichever partitions move."""
     seconds, each = (20, 1) if LONG else (2, 3)
     one = site(partitions=8, KAFKA_GROUP_PROTOCOL="consumer")
@@ -230,14 +230,14 @@ def one_four_one_starts_nothing_twice(site: Callable[..., Site]) -> None:
 
 
 SCENARIOS = [
-    a_killed_static_member_has_its_partitions_at_once,
+    a_killed_static_member_gets_its_partitions_back_at_once,
     a_killed_static_member_is_removed_from_its_group,
     a_killed_static_replica_waits_for_its_session,
-    auto_is_static_where_it_helps,
-    two_replicas_of_one_name_cannot_run_here,
+    auto_membership_is_static_under_classic,
+    two_replicas_of_one_name_cannot_run_on_one_host,
     replicas_without_a_name_are_numbered,
     a_partition_follows_its_task,
-    one_four_one_starts_nothing_twice,
+    scaling_from_one_to_four_and_back_starts_no_task_twice,
 ]
 
 

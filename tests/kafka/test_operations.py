@@ -63,7 +63,7 @@ def the_endpoints_show_what_runs(site: Callable[..., Site]) -> None:
     one.finish()
 
 
-def counters_never_go_back(site: Callable[..., Site]) -> None:
+def counters_never_decrease(site: Callable[..., Site]) -> None:
     """This also holds after the death of a process that has counted."""
     one = site(partitions=2, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     groups.configure(one.bootstrap, one.group, {"consumer.session.timeout.ms": "6000"})  # the partitions move sooner
@@ -94,7 +94,7 @@ def counters_never_go_back(site: Callable[..., Site]) -> None:
     one.finish()
 
 
-SCENARIOS = [the_endpoints_show_what_runs, counters_never_go_back]
+SCENARIOS = [the_endpoints_show_what_runs, counters_never_decrease]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

@@ -34,7 +34,7 @@ SOON = 20.0  # seconds within which other requests are answered
 HOLD = 5.0
 
 
-def a_coordinator_that_is_away_after_an_assignment_redoes_no_task(site: Callable[..., Site]) -> None:
+def an_unreachable_coordinator_does_not_repeat_tasks(site: Callable[..., Site]) -> None:
     """While a task runs, the client gets no committed offset for a new partition, and the broker freezes (B2)."""
     with running_broker() as broker:
         one = site(at=broker, partitions=2, KAFKA_GROUP_PROTOCOL="consumer")
@@ -88,7 +88,7 @@ def a_task_that_outlives_its_hold_delays_no_other_work_for_long(site: Callable[.
 
 
 SCENARIOS = [
-    a_coordinator_that_is_away_after_an_assignment_redoes_no_task,
+    an_unreachable_coordinator_does_not_repeat_tasks,
     a_task_that_outlives_its_hold_delays_no_other_work_for_long,
 ]
 

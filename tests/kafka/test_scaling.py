@@ -32,7 +32,7 @@ def wait_share(one: Site, expected: list[int]) -> None:
     until(lambda: share(one) == expected, lambda: f"{members(one.bootstrap, one.group)}\n{one.tails()}")
 
 
-def scaling_out_and_in_starts_nothing_twice(site: Callable[..., Site]) -> None:
+def scaling_out_and_in_starts_no_task_twice(site: Callable[..., Site]) -> None:
     """Under the consumer protocol, a partition that moves waits for its running task, however long that takes."""
     one = site(partitions=PARTITIONS, WORKER_PROCESSES="2", KAFKA_GROUP_PROTOCOL="consumer")
     first = one.start().wait_ready()
@@ -62,7 +62,7 @@ def partition_that_moves(one: Site) -> int:
     return moved
 
 
-def a_hold_that_is_over_hands_the_task_on(site: Callable[..., Site]) -> None:
+def a_task_moves_to_another_process_after_the_hold(site: Callable[..., Site]) -> None:
     """After the hold, the task starts again in another process. The result of the first start is no second answer."""
     sites = [site(partitions=2, KAFKA_GROUP_PROTOCOL="consumer", WORKER_REVOKE_HOLD="2s") for _ in range(2)]
     for one, action in zip(sites, ["heed", "nap"], strict=True):  # only ``heed`` ends when it is cancelled
@@ -91,8 +91,8 @@ def two_replicas_that_start_together_share_the_work(site: Callable[..., Site]) -
 
 
 SCENARIOS = [
-    scaling_out_and_in_starts_nothing_twice,
-    a_hold_that_is_over_hands_the_task_on,
+    scaling_out_and_in_starts_no_task_twice,
+    a_task_moves_to_another_process_after_the_hold,
     two_replicas_that_start_together_share_the_work,
 ]
 

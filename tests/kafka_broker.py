@@ -122,6 +122,16 @@ def recreate_topic(bootstrap: str, name: str, partitions: int) -> None:
     create_topics(bootstrap, [name], partitions)
 
 
+def configure_topic(bootstrap: str, name: str, config: Mapping[str, str]) -> None:
+    """Change these properties of a topic."""
+    admin = api.AdminClient({"bootstrap.servers": bootstrap})
+    resource = api.ConfigResource(api.ResourceType.TOPIC, name)
+    for key, value in config.items():
+        resource.add_incremental_config(api.ConfigEntry(key, value, incremental_operation=api.AlterConfigOpType.SET))
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(CREATE_SECONDS)
+
+
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic, and wait until the broker no longer knows it."""
     admin = api.AdminClient({"bootstrap.servers": bootstrap})

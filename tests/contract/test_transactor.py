@@ -137,7 +137,7 @@ def test_a_successor_aborts_the_open_transaction_of_its_predecessor(frail: Broke
     crashed.flush(10)
     assert scene.is_open()
     assert commit(scene.transactor(), scene.transaction([b"a"], 1, "1")).committed
-    assert not scene.is_open()
+    scene.until_ended()
     assert scene.answers() == [b"a"]
     scene.close()
 

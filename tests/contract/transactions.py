@@ -118,8 +118,13 @@ class RealScene:
         while not self.is_open():
             assert time.monotonic() < end, "no transaction was ever open"
             time.sleep(0.05)
+        self.until_ended()
+
+    def until_ended(self) -> None:
+        """Wait until no transaction is open. The coordinator writes its markers a while after its reply."""
+        end = time.monotonic() + LIMIT
         while self.is_open():
-            assert time.monotonic() < end, "the coordinator has not given the transaction up"
+            assert time.monotonic() < end, "a transaction is still open"
             time.sleep(0.05)
 
     def is_open(self) -> bool:

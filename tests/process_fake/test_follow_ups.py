@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from worker.codec import Request
     from worker.handlers.batch import Batch, BatchContext
     from worker.handlers.context import Context
+    from worker.kafka.ports import Transaction
 
 NEXT = "next"
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once", "exactly-once"])
@@ -182,3 +183,40 @@ def test_a_chain_of_three_stages_has_one_answer_for_each_stage(guarantee: str, b
     results = sorted(answer.result.decode() for answer in found)
     assert results == [f"{name} {number}" for name in "abc" for number in range(6)]
     assert all(answer.key == answer.result[-1:] for answer in found)
+
+
+@GUARANTEES
+@pytest.mark.parametrize("code", ["INVALID_RECORD", "MSG_SIZE_TOO_LARGE"])
+@pytest.mark.parametrize(("refusals", "end"), [(1, (OK, "")), (2, (DEAD_LETTERED, "FollowUpRefused"))])
+def test_follow_up_requests_that_are_refused_together_are_tried_one_by_one(
+    world: World, guarantee: str, code: str, refusals: int, end: tuple[int, str]
+) -> None:
+    """The broker refuses a whole batch because of one of its records. What it refuses alone makes a dead letter."""
+    world.request("first", work=sending(FollowUp(NEXT, None, "a"), FollowUp(NEXT, None, "b")))
+    process = world.process(guarantee=guarantee)
+    if guarantee == "exactly-once":
+        refuse(process.transaction_thread._transactor, code, refusals)
+    else:
+        world.broker.fail(NEXT, code, 2 if refusals == 1 else 3)
+    assert answers(world, 1) == [end]
+    if end == (OK, ""):
+        assert sorted(payloads(world, NEXT)) == ["a", "b"]
+    world.until(lambda: not process.loop._responder.outstanding)
+    assert process.loop._responder.outstanding_bytes == 0
+
+
+def refuse(transactor: Any, code: str, refusals: int) -> None:
+    """Refuse the first transactions with messages. The second of them has each message in a separate batch."""
+    end, tried = transactor.end, 0
+
+    def ended(transaction: Transaction, _twist: Twist) -> Any:
+        nonlocal tried
+        if not transaction.messages:
+            return end(transaction, Twist())
+        tried += 1
+        assert transaction.one_by_one is (tried == 2)
+        return end(
+            transaction, Twist(failure=KafkaFailure(code, "scripted", topic=NEXT) if tried <= refusals else None)
+        )
+
+    transactor.end = ended

@@ -73,6 +73,7 @@ class Transaction(NamedTuple):
     positions: Mapping[Partition, Position]
     member: object  # ``Consumer.membership`` when the leases of these partitions were valid
     handshake: Handshake | None = None
+    one_by_one: bool = False  # each message in a separate batch, which is slow but shows which one is refused
 
 
 class Ended(NamedTuple):

@@ -39,8 +39,7 @@ class RepeatedCalls:
         """
         started = time.monotonic()
         while True:
-            self._check_open()
-            self.called_at = time.monotonic()
+            self._begin_call()
             try:
                 call(CALL_SECONDS)
             except ck.KafkaException as raised:
@@ -65,8 +64,7 @@ class RepeatedCalls:
         reported: set[str] = set()
         try:
             while True:
-                self._check_open()
-                self.called_at = time.monotonic()
+                self._begin_call()
                 found, error = _read(consumer, wanted)
                 if error is None:
                     return found
@@ -78,6 +76,11 @@ class RepeatedCalls:
                 self._closed.wait(PAUSE_SECONDS)
         finally:
             consumer.close()
+
+    def _begin_call(self) -> None:
+        """Note the time. Raise ``ClientFatalError`` if this object is closed."""
+        self._check_open()
+        self.called_at = time.monotonic()
 
     def _check_open(self) -> None:
         if self._closed.is_set():

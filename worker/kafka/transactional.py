@@ -22,9 +22,9 @@ from worker.kafka.transaction_outcome import was_committed
 from worker.kafka.transaction_properties import TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from worker.kafka.ports import Handshake, Message, Transaction
+    from worker.kafka.ports import Handshake, Transaction
 
 DELAYED_SECONDS = 1.0  # a request that took longer may have been sent twice
 GIVE_UP_SECONDS = 10.0  # this long after a transaction's time-out, its client is not asked to end it any more
@@ -48,8 +48,7 @@ class ConfluentTransactor(RepeatedCalls):
         self._properties = with_error_callback(properties, self._on_error)
         self._checker = with_error_callback(checker, warn)
         self._client: ck.Producer | None = None
-        self._refusal: ck.KafkaError | None = None  # why one of the messages cannot be written
-        self._refused_by = ""  # the topic of that message
+        self._refusal: KafkaFailure | None = None  # why one of the messages cannot be written
         self._fenced_at: float | None = None
 
     def open(self) -> None:
@@ -100,7 +99,7 @@ class ConfluentTransactor(RepeatedCalls):
             client.begin_transaction()
         except ck.KafkaException as raised:
             return error_of(raised)
-        refused = self._produce(client, transaction.messages)
+        refused = self._produce(client, transaction)
         # Call this even after a failure: if the transaction had already failed, only this call tells why.
         send = functools.partial(client.send_offsets_to_transaction, *self._offsets(transaction))
         return self._request(send) or refused
@@ -128,9 +127,9 @@ class ConfluentTransactor(RepeatedCalls):
         (found,) = self._committed(latest, [ck.TopicPartition(*handshake.partition)])
         return handshake.is_held(_position(found))
 
-    def _produce(self, client: ck.Producer, messages: Sequence[Message]) -> ck.KafkaError | None:
+    def _produce(self, client: ck.Producer, transaction: Transaction) -> ck.KafkaError | None:
         produce, report = client.produce, self._on_refusal
-        for topic, key, value, headers in messages:
+        for topic, key, value, headers in transaction.messages:
             while True:
                 try:
                     if headers:
@@ -138,14 +137,15 @@ class ConfluentTransactor(RepeatedCalls):
                     else:
                         produce(topic, value, key, -1, report)
                 except BufferError:  # the client's queue is full, so let it deliver
-                    self._check_open()
-                    self.called_at = time.monotonic()
+                    self._begin_call()
                     client.poll(PAUSE_SECONDS)
                 except ck.KafkaException as raised:
                     self._refused(error_of(raised), topic)
                     return error_of(raised)
                 else:
                     break
+            while transaction.one_by_one and client.flush(PAUSE_SECONDS):
+                self._begin_call()
         return None
 
     def _request(self, call: Callable[[float], object]) -> ck.KafkaError | None:
@@ -165,8 +165,8 @@ class ConfluentTransactor(RepeatedCalls):
     def _reason(self, error: ck.KafkaError) -> KafkaFailure:
         """Return the error of an aborted transaction that the caller can do something about."""
         refusal = self._refusal
-        if refusal is not None and (refusal.name() == _TOO_LARGE or error.name() == _UNDELIVERED):
-            return failure_of(refusal)._replace(topic=self._refused_by)
+        if refusal is not None and (refusal.code == _TOO_LARGE or error.name() == _UNDELIVERED):
+            return refusal
         return failure_of(error)
 
     def _resolve(self, transaction: Transaction, failure: KafkaFailure) -> Ended:
@@ -241,7 +241,7 @@ class ConfluentTransactor(RepeatedCalls):
 
     def _refused(self, error: ck.KafkaError, topic: str) -> None:
         if self._refusal is None or error.name() == _TOO_LARGE:
-            self._refusal, self._refused_by = error, topic
+            self._refusal = failure_of(error)._replace(topic=topic)
 
 
 def _position(found: ck.TopicPartition) -> Position | None:

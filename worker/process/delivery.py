@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import structlog
@@ -15,7 +15,7 @@ from worker.core.model import Failure, Outcome, ages
 from worker.process.answer_order import AnswerOrder
 from worker.process.dead_letters import DeadLetter, dead_letter, oversized, reduced, size_of
 from worker.process.echo import Echo
-from worker.process.follow_ups import REFUSED_CODES, FollowUps, refused
+from worker.process.follow_ups import BATCH_CODES, REFUSED_CODES, FollowUps, refused
 from worker.process.responder import held
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from worker.process.shared import Shared
 
 RETRY_SECONDS = 1.0  # after a failed delivery
+APART_SECONDS = 0.05  # between retries that belong in different batches
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
 
 log = structlog.get_logger("answers")
@@ -101,6 +102,7 @@ class DeliveryResponder:
         # No other process will answer a task that starts only once.
         self._needs_claim = not shared.guarantee.starts_once
         self._retries: list[tuple[float, int, _Sending]] = []
+        self._apart_at = 0.0  # when the last of the retries that belong in different batches is due
         self._order = itertools.count()
         self._waiting: AnswerOrder[Outcome | _FailureAnswer] = AnswerOrder(config.ordering)
 
@@ -286,10 +288,15 @@ class DeliveryResponder:
 
     def _handle_failures(self, failed: list[tuple[object, KafkaFailure]], now: float) -> None:
         """Send something smaller if the size was the cause, or else the same again."""
+        suspects = self._suspects(failed)
         for token, trouble in failed:
             sending = cast("_Sending", token)
             if isinstance(sending, _FollowUp) and trouble.code in REFUSED_CODES:
-                self._refuse_follow_up(sending.pending, trouble)
+                if trouble.code in BATCH_CODES and suspects[sending.message.topic] > 1:
+                    self._apart_at = max(now + RETRY_SECONDS, self._apart_at + APART_SECONDS)
+                    self._retry(sending, trouble, self._apart_at)
+                else:
+                    self._refuse_follow_up(sending.pending, trouble)
                 continue
             smaller = self._smaller(sending) if trouble.code == _TOO_LARGE else None
             if smaller is not None:
@@ -298,10 +305,25 @@ class DeliveryResponder:
                 size = len(sending.result)
                 self._dead_letter(sending, oversized(size, self._ack_topic, self._max_answer_bytes))
             else:
-                self._metrics.add("delivery_failures_total", label=trouble.code)
-                heapq.heappush(self._retries, (now + RETRY_SECONDS, next(self._order), sending))
+                self._retry(sending, trouble, now + RETRY_SECONDS)
         code, reason = failed[-1][1][:2]  # one line for all, because thousands may fail at once
         log.warning("delivery.failed", code=code, reason=reason, count=len(failed))
+
+    def _retry(self, sending: _Sending, trouble: KafkaFailure, due: float) -> None:
+        self._metrics.add("delivery_failures_total", label=trouble.code)
+        heapq.heappush(self._retries, (due, next(self._order), sending))
+
+    @staticmethod
+    def _suspects(failed: list[tuple[object, KafkaFailure]]) -> Counter[str]:
+        """Return the number of follow-up requests by topic that may have failed because of another of their batch.
+
+        The client reports a whole batch at once. If only one is reported, it was alone in its batch.
+        """
+        return Counter(
+            token.message.topic
+            for token, trouble in failed
+            if isinstance(token, _FollowUp) and trouble.code in BATCH_CODES
+        )
 
     @staticmethod
     def _smaller(sending: _Sending) -> _DeadLettering | _FailureAnswer | None:

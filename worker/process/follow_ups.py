@@ -15,17 +15,16 @@ if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
     from worker.process.echo import Echo
 
+# Delivery errors of a whole batch. Only if a record is alone in its batch does the error certainly concern that record,
+# and only then does the client tell an invalid record from a timestamp that is wrong because a clock is.
+BATCH_CODES = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_RECORD"})
 # Delivery errors that no retry can fix. "_" marks the client's own codes.
-REFUSED_CODES = frozenset(
-    {
-        "MSG_SIZE_TOO_LARGE",
-        "UNKNOWN_TOPIC_OR_PART",
-        "_UNKNOWN_TOPIC",
-        "TOPIC_EXCEPTION",
-        "TOPIC_AUTHORIZATION_FAILED",
-        "INVALID_RECORD",
-    }
-)
+REFUSED_CODES = BATCH_CODES | {
+    "UNKNOWN_TOPIC_OR_PART",
+    "_UNKNOWN_TOPIC",
+    "TOPIC_EXCEPTION",
+    "TOPIC_AUTHORIZATION_FAILED",
+}
 
 
 class FollowUps:

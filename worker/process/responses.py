@@ -22,6 +22,7 @@ class Response(NamedTuple):
     outcome: Outcome
     messages: tuple[Message, ...]
     name: str
+    one_by_one: bool = False  # each message in a separate batch, because the broker has refused a batch
 
     @property
     def size(self) -> int:

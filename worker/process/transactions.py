@@ -15,7 +15,7 @@ from worker.core.detached import DetachedClaim, mark_group, settled_mark
 from worker.core.model import ages
 from worker.kafka.ports import FENCED_CODES, Handshake, Position, Transaction
 from worker.process.committer import QUIET_SECONDS
-from worker.process.follow_ups import REFUSED_CODES
+from worker.process.follow_ups import BATCH_CODES, REFUSED_CODES
 from worker.process.responder import held
 from worker.process.responses import Response, ResponseBuilder
 
@@ -200,7 +200,9 @@ class TransactionalResponder:
         if self._member is None:
             self._member = self._consumer.membership()
         self._sent, self._sent_at = _UnderWay(responses, commits), self._clock()
-        self._thread.send(Transaction(messages, {one.owned.partition: one.position for one in commits}, self._member))
+        positions = {one.owned.partition: one.position for one in commits}
+        one_by_one = any(response.one_by_one for response in responses)
+        self._thread.send(Transaction(messages, positions, self._member, one_by_one=one_by_one))
 
     def _send_detached(self, detached: _Detached) -> None:
         """Answer a detached task, with the handshake that ``worker.core.detached`` describes."""
@@ -212,7 +214,7 @@ class TransactionalResponder:
         group = mark_group(self._config.group, claim.partition, claim.offset, claim.holder)
         handshake = Handshake(group, claim.partition, Position(*settled_mark(claim)), claim.is_named_by)
         self._sent, self._sent_detached, self._sent_at = _UnderWay([response], []), detached, self._clock()
-        self._thread.send(Transaction(response.messages, {}, None, handshake))
+        self._thread.send(Transaction(response.messages, {}, None, handshake, response.one_by_one))
 
     def _commits(self, responses: list[Response], transaction_id: str) -> list[Commit]:
         answered = Counter(response.outcome.task.claim for response in responses)
@@ -322,6 +324,8 @@ class TransactionalResponder:
 
     def _other(self, response: Response, failure: KafkaFailure) -> Response | None:
         """Return what replaces a response that a topic does not accept; None if nothing can."""
+        if failure.code in BATCH_CODES and len(response.outcome.sent) > 1 and not response.one_by_one:
+            return response._replace(one_by_one=True)
         before = held(response.outcome)
         too_large = failure.code == _TOO_LARGE
         other = self._builder.smaller(response) if too_large else self._builder.refused(response, failure.message)

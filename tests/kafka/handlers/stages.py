@@ -6,6 +6,12 @@ import time
 from typing import Any
 
 STAGES = "abc"
+SENDS: dict[str, list[tuple[str | None, str]]] = {
+    "to": [(None, "c 1")],
+    "keyed-to": [("k", "c 1")],
+    "several-to": [("k", "x" * 900)] * 5,
+}
+"""The keys and payloads of the follow-up requests to a topic, by the first word of the request."""
 
 
 def handle(request: Any, context: Any) -> str:
@@ -13,8 +19,10 @@ def handle(request: Any, context: Any) -> str:
     if request.payload == "astray":
         context.send("x", topic="..")  # no topic that Kafka allows
         return ""
-    if request.payload.startswith("to "):
-        context.send("c 1", topic=request.payload.removeprefix("to "))
+    kind, _, topic = request.payload.partition(" ")
+    if kind in SENDS:
+        for key, payload in SENDS[kind]:
+            context.send(payload, key=key, topic=topic)
         return ""
     stage, _, item = request.payload.partition(" ")
     if stage != STAGES[-1]:

@@ -35,12 +35,18 @@ log = structlog.get_logger("kafka")
 # With auto.offset.reset=error, the partition would stop without any sign.
 _NO_OFFSET = ck.KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - a public constant of the client in spite of its name
 _REMOVED = KafkaFailure("UNKNOWN_MEMBER_ID", "the group has removed this member", retriable=False)
+_LATE_COPY = KafkaFailure("_TIMED_OUT", "a copy of it may arrive after a later commit, so the process is replaced")
 
 
 class ConfluentConsumer:
-    """A member of the group. It tries the protocols in order, because the broker may not support the first."""
+    """A member of the group. It tries the protocols in order, because the broker may not support the first.
 
-    def __init__(self, properties: Mapping[str, Mapping[str, Any]]) -> None:
+    A commit whose connection fails may reach the coordinator after later commits, and undo them: the kernel still sends
+    what the client wrote to a connection that it has closed, and the client has sent the commit again by then. Only the
+    next membership keeps such a copy out. With ``ordered_commits``, such a commit fails, and the member is stale.
+    """
+
+    def __init__(self, properties: Mapping[str, Mapping[str, Any]], *, ordered_commits: bool = False) -> None:
         self._properties = dict(properties)
         self.protocol = next(iter(self._properties))
         self._callback_errors = CallbackErrors()
@@ -56,6 +62,10 @@ class ConfluentConsumer:
         self._membership_check = MembershipCheck(self._properties[self.protocol])
         self._identity: str | None = None  # the member id that our partitions were given to, under the classic protocol
         self._removed = False
+        self._ordered_commits = ordered_commits
+        self._committing = False  # a commit has no reply yet
+        self._copy_possible = False  # a copy of that commit may arrive late
+        self._copy_left = False  # a copy of some commit may arrive late
         self._closing = False
         self._left = False
         self._heartbeat_at = math.inf  # not before it has subscribed
@@ -70,7 +80,7 @@ class ConfluentConsumer:
     @property
     def stale(self) -> bool:
         """See ``ports.Consumer``."""
-        return self._membership_check.stale or self._removed
+        return self._membership_check.stale or self._removed or self._copy_left
 
     def subscribe(self, topics: Sequence[str], partitions: RebalanceListener, commits: CommitListener) -> None:
         """See ``ports.Consumer``."""
@@ -148,6 +158,7 @@ class ConfluentConsumer:
             self._client.commit(offsets=topic_partitions(positions), asynchronous=True)
         except ck.KafkaException as error:
             return failure_of(error.args[0])
+        self._committing, self._copy_possible = True, False
         return None
 
     # -- membership
@@ -165,6 +176,12 @@ class ConfluentConsumer:
             self._membership_check.check(self._client.memberid() or "", self._partitions.assigned)
         if self._is_another() or (self._is_cut_off() and not self._removed):
             self._remove()
+
+    def _on_silent_coordinator(self) -> None:
+        """Handle a request that the coordinator has not answered. The client closes the connection."""
+        if self._ordered_commits and self._committing:
+            self._copy_possible = self._copy_left = True
+        self._request_check()
 
     def _request_check(self) -> None:
         """Check the membership soon. Under the classic protocol, every heartbeat reply reports a rebalance."""
@@ -194,8 +211,7 @@ class ConfluentConsumer:
 
     def _make(self) -> ck.Consumer:
         callbacks: dict[str, Any] = {"on_commit": self._on_commit, "error_cb": self._on_error}
-        if self.protocol == "consumer":
-            callbacks["logger"] = LogWatcher(logging.getLogger("librdkafka"), self._request_check)
+        callbacks["logger"] = LogWatcher(logging.getLogger("librdkafka"), self._on_silent_coordinator)
         self._watch = BrokerWatch(on_silence=self._request_check)
         properties = with_callbacks(self._properties[self.protocol], self._callback_errors, **callbacks)
         return ck.Consumer(self._watch.watched(properties))
@@ -293,6 +309,9 @@ class ConfluentConsumer:
         answered = {Partition(p.topic, p.partition): Position(p.offset, p.metadata or "") for p in positions}
         error = error or next((position.error for position in positions if position.error), None)
         failure = None if error is None else failure_of(error)
+        if self._copy_possible:
+            failure = failure or _LATE_COPY
+        self._committing = self._copy_possible = False
         if failure is not None and failure.code in FENCED_CODES:
             self._request_check()
         self._callback_errors.call(self._commits.committed, answered, failure)

@@ -152,7 +152,10 @@ class Consumer(Protocol):
 
     @property
     def stale(self) -> bool:
-        """Return whether the member has missed a rebalance permanently or was removed. It must leave and join again."""
+        """Return whether the member must leave and join again.
+
+        It has missed a rebalance permanently, was removed, or has sent a commit that may undo later ones.
+        """
 
     def subscribe(self, topics: Sequence[str], partitions: RebalanceListener, commits: CommitListener) -> None:
         """Join the group."""

@@ -16,6 +16,7 @@ import structlog
 
 from worker import logs
 from worker.core.detached import TOKEN_LENGTH, client_id_of
+from worker.core.guarantee import GUARANTEES
 from worker.errors import ExitCode, WorkerError
 from worker.executors.mailbox import Mailbox
 from worker.isolation.mailbox import ChildMailbox
@@ -76,10 +77,11 @@ def _build(config: ProcessConfig, status: StatusBlock, spans: AttemptSpans | Non
     store = load_store(config.offset_store, config.group) if config.offset_store else None
     executor = executor_of(config, mailbox, store, status)
     token = secrets.token_hex(TOKEN_LENGTH // 2)
+    starts_once = GUARANTEES[config.guarantee].starts_once
     return Assembly(
         config=config,
         status=status,
-        consumer=ConfluentConsumer(_consumer_properties(config, token)),
+        consumer=ConfluentConsumer(_consumer_properties(config, token), ordered_commits=starts_once),
         make_producer=lambda: ConfluentProducer(config.producer_properties),
         make_transactor=functools.partial(
             ConfluentTransactor, config.producer_properties, checker=config.checker_properties

@@ -46,16 +46,14 @@ def test_a_chain_of_three_stages_completes_under_kills(site: Callable[..., Site]
     one.wait_committed()
     one.stop()
     one.answers.read_all()
-    requests = Reader(one.bootstrap, one.requests, 6)
-    requests.read_all()
-    requests.close()
-    parents = Counter(dict(record.headers).get("x-parent") for record in requests.records)
+    requests = records_in(one, one.requests, 6)
+    parents = Counter(dict(record.headers).get("x-parent") for record in requests)
     if guarantee == "exactly-once":
         assert results() == expected
-        assert len(requests.records) == 3 * ITEMS
+        assert len(requests) == 3 * ITEMS
         assert all(count == 1 for parent, count in parents.items() if parent), "a request has two follow-ups"
     origins = {record.origin for record in one.answers.records}
-    assert len(origins) == len(requests.records), "every request has an answer"
+    assert len(origins) == len(requests), "every request has an answer"
 
 
 def test_a_follow_up_to_an_invalid_topic_makes_a_dead_letter(site: Callable[..., Site]) -> None:
@@ -150,9 +148,9 @@ def test_a_follow_up_with_a_wrong_timestamp_waits(site: Callable[..., Site]) -> 
     assert len(records_in(one, "dated")) == 100
 
 
-def records_in(one: Site, topic: str) -> list[Record]:
-    """Return the committed records of a topic with one partition."""
-    reader = Reader(one.bootstrap, topic, 1)
+def records_in(one: Site, topic: str, partitions: int = 1) -> list[Record]:
+    """Return the committed records of a topic."""
+    reader = Reader(one.bootstrap, topic, partitions)
     reader.read_all()
     reader.close()
     return reader.records

@@ -24,7 +24,7 @@ from pipeline.jobs.collect import collect
 from pipeline.jobs.submit import submit
 from pipeline.lake.bronze import Bronze
 from pipeline.settings import KafkaSettings, Source, SubmitSettings
-from tests.kafka_broker import create_topics, delete_topic, recreate_topic
+from tests.kafka_broker import configure_topic, create_topics, delete_topic, recreate_topic
 from tests.spark.support import responder, tables
 from tests.spark.support.exchange import Record, Site
 
@@ -66,11 +66,7 @@ def delete_up_to_the_end(site: Site, topic: str) -> None:
 
 
 def set_policy(site: Site, topic: str, policy: str) -> None:
-    client = _admin.AdminClient({"bootstrap.servers": site.bootstrap})
-    entry = _admin.ConfigEntry("cleanup.policy", policy, incremental_operation=_admin.AlterConfigOpType.SET)
-    resource = _admin.ConfigResource(_admin.ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in client.incremental_alter_configs([resource]).values():
-        future.result(30)
+    configure_topic(site.bootstrap, topic, {"cleanup.policy": policy})
     time.sleep(0.2)  # the broker that replies may get the new policy a moment later
 
 

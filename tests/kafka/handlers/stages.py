@@ -19,12 +19,11 @@ def handle(request: Any, context: Any) -> str:
     if request.payload == "astray":
         context.send("x", topic="..")  # no topic that Kafka allows
         return ""
-    kind, _, topic = request.payload.partition(" ")
-    if kind in SENDS:
-        for key, payload in SENDS[kind]:
-            context.send(payload, key=key, topic=topic)
-        return ""
     stage, _, item = request.payload.partition(" ")
+    if stage in SENDS:
+        for key, payload in SENDS[stage]:
+            context.send(payload, key=key, topic=item)
+        return ""
     if stage != STAGES[-1]:
         context.send(f"{STAGES[STAGES.index(stage) + 1]} {item}", key=context.key)
     time.sleep(0.02)

@@ -175,6 +175,7 @@ Event = Literal[
     "partitions.holding",
     "client.error",
     "client.stranded",
+    "client.close_timed_out",
     "client.log",
     "protocol.fallback",
 ]
@@ -284,6 +285,8 @@ EVENTS: dict[Event, str] = {
     "client.stranded": "A Kafka client has lost the addresses of all brokers, a defect of librdkafka in an outage of "
     "the whole cluster. A producer goes on with a new client. A consumer's process drains and is replaced. Field: "
     "client.",
+    "client.close_timed_out": "The consumer of a process that leaves did not get a reply from the group coordinator "
+    "within 10 s. The supervisor removes the process from the group.",
     "client.log": "A log line of librdkafka. Rate-limited as client.error. Fields: facility, message, repeated.",
     "protocol.fallback": "The broker lacks the consumer protocol, so the worker uses the one in the field protocol.",
 }

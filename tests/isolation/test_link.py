@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.support import PARTITION, a_task
-from worker.isolation import page
+from worker.core.ordering_group import OrderingGroup
+from worker.isolation import page, seam
 from worker.isolation.link import Link
 from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED
 
@@ -84,6 +85,25 @@ def test_a_task_that_starts_during_a_withdrawal_is_not_returned(
     meanwhile(monkeypatch, start_the_next)
     assert offsets(link.withdraw()) == [4, 5]
     assert [number for number, _ in link.flight] == [3]
+
+
+def test_no_task_overtakes_one_that_the_child_may_skip(
+    link: Link, child: StandInChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child announces a task and may have read by then that it must skip it. Other groups are not affected."""
+    tasks = dict(link.flight)
+    for number, task in tasks.items():
+        task.group = OrderingGroup()
+        if number == 5:
+            task.group = tasks[3].group
+
+    def start_the_next() -> None:
+        link.flight.finished(2)
+        child.words[STARTED] = 3
+
+    meanwhile(monkeypatch, start_the_next)
+    assert link.withdraw() == [tasks[4], tasks[5]]
+    assert [number for number, task in tasks.items() if not seam.may_start(task)] == [3, 5]
 
 
 def test_a_child_is_not_killed_if_its_next_task_has_started(

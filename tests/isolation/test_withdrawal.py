@@ -12,6 +12,7 @@ from tests.isolation.rig import TOPIC, config, names
 from worker.codec import encode_request
 from worker.core.lease import Lease
 from worker.core.model import Partition, Record, Task
+from worker.core.ordering_group import OrderingGroup
 from worker.isolation.child import Child
 from worker.isolation.link import Link
 from worker.isolation.page import STARTED
@@ -68,6 +69,23 @@ def test_a_task_either_runs_or_is_withdrawn_but_never_both(rig: Rig) -> None:
         assert finished + returned == tasks
         assert [task.attempt for task in tasks] == [1] * len(finished) + [0] * len(returned)
         run, back = run + len(finished), back + len(returned)
+    assert run > 0
+    assert back > 0
+
+
+def test_tasks_keep_their_order_when_others_are_taken_back(rig: Rig) -> None:
+    """The executor takes back a task whose lease is leaving, while the child starts one short task after another."""
+    run = back = 0
+    for _ in range(10):
+        other, group = Lease(Partition("requests", 4)), OrderingGroup[Task]()
+        tasks = rig.submit(*["ok"] * 3000, group=group)
+        rig.submit("ok", lease=other)
+        tasks += rig.submit(*["ok"] * 10, group=group)
+        other.leave()
+        outcomes = [one for one in rig.take(3011) if one.task.claim is rig.lease]
+        finished = [one.task for one in outcomes if one.verdict.name == "OK"]
+        assert finished == tasks[: len(finished)]
+        run, back = run + len(finished), back + len(tasks) - len(finished)
     assert run > 0
     assert back > 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from worker.core.inflight import InFlight
 from worker.core.limits import Request
+from worker.isolation import seam
 from worker.isolation.frames import pack_chunk, unpack_reports
 from worker.isolation.page import CANCELLED, ENDED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
 
@@ -163,13 +164,18 @@ class Link:
 
         The child announces a start and then reads whether to skip the task. The parent writes what to skip and then
         reads what has started. So at least one of them sees the other, and a task that both see comes back as skipped.
+        Until then, none of its ordering group may start.
         """
-        words, until = self.child.words, self.flight.next
-        if self.started + 1 >= until:
+        words, first, until = self.child.words, self.started + 1, self.flight.next
+        if first >= until:
             return []
-        words[SKIP_FROM] = self.started + 1
+        words[SKIP_FROM] = first
         words[SKIP_UNTIL] = until
         time.sleep(_SEEN_SECONDS)
         started = self.started
         self._gone = range(started + 1, until)
-        return self.flight.withdraw(started)
+        back = self.flight.withdraw(started)
+        for number, task in self.flight:
+            if number >= first:
+                seam.block(task)
+        return back

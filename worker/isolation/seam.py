@@ -16,7 +16,9 @@ def may_start(task: Task) -> bool:
 
 
 def block(task: Task) -> None:
-    """Block the ordering group of a failed task until the poll thread has all of its tasks back."""
+    """Block the ordering group of a task that has failed, or perhaps not started, until the poll thread has all of its
+    tasks back.
+    """
     if task.group is not None:
         task.group.blocked = True
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from worker.core.model import PartitionEnd, Record
 
 HEARTBEAT_SECONDS = 1.0  # at most, between two heartbeats under the consumer protocol
+CLOSE_SECONDS = 10.0  # for ``close``; without a reply from the coordinator, a classic member leaves after 5 s
 
 log = structlog.get_logger("kafka")
 # With auto.offset.reset=error, the partition would stop without any sign.
@@ -67,7 +69,7 @@ class ConfluentConsumer:
         self._copy_possible = False  # a copy of that commit may arrive late
         self._copy_left = False  # a copy of some commit may arrive late
         self._closing = False
-        self._left = False
+        self._left_as: str | None = None  # the member id after ``close``; empty if it has left the group
         self._heartbeat_at = math.inf  # not before it has subscribed
         self._membership: object = None
         self._client = self._make()
@@ -75,7 +77,7 @@ class ConfluentConsumer:
     @property
     def member_id(self) -> str:
         """See ``ports.Consumer``."""
-        return "" if self._left else self._client.memberid() or ""
+        return self._client.memberid() or "" if self._left_as is None else self._left_as
 
     @property
     def stale(self) -> bool:
@@ -269,10 +271,25 @@ class ConfluentConsumer:
         self._identity = None  # the client may forget its member id before the last callback comes
         self._closing = True
         self._partitions.acknowledge(self._client)
-        if not self._watch.stranded:  # it would wait for its coordinator without end
-            self._client.close()
-            self._left = True
+        member_id = self.member_id  # a client that cannot close does not answer this question either
+        left = not self._watch.stranded and self._leave()
+        self._left_as = "" if left else member_id
         self._callback_errors.check()
+
+    def _leave(self) -> bool:
+        """Close the client in another thread. Return False if that takes too long.
+
+        The client waits without end for the reply to a commit, and for a coordinator whose address it has lost.
+        """
+        call = self._callback_errors.call
+        closing = threading.Thread(target=call, args=(self._client.close,), name="close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)
+        if not closing.is_alive():
+            return True
+        self._commits = self._partitions.listener = None  # from now on, callbacks would run beside this thread
+        log.warning("client.close_timed_out")
+        return False
 
     # -- callbacks of the client
 

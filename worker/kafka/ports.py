@@ -1,8 +1,9 @@
 """The interfaces of the Kafka clients. The confluent adapters and the fake broker both implement them.
 
-Every method except the transactor's is called from the poll thread, and every callback runs on that thread, inside one
-of these calls. A callback may raise: the adapter keeps the first exception and raises it when the client's call has
-returned, because an exception thrown through the client loses records.
+Every method except the transactor's is called from the poll thread. Every callback runs inside one of these calls: on
+that thread, or, in ``Consumer.close``, on one that it waits for. A callback may raise: the adapter keeps the first
+exception and raises it when the client's call has returned, because an exception thrown through the client loses
+records.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Consumer(Protocol):
     def member_id(self) -> str:
         """Return the id of this member in the group; empty before it has joined and after ``close`` has left it.
 
-        ``close`` cannot leave the group with a client that has lost all brokers.
+        After a ``close`` that could not leave, another process has to remove this member.
         """
 
     @property
@@ -200,7 +201,10 @@ class Consumer(Protocol):
         """Return the member and its generation of the group, for ``Transaction``."""
 
     def close(self) -> None:
-        """Leave the group. ``revoked`` is called for partitions that are still assigned."""
+        """Leave the group. ``revoked`` is called for partitions that are still assigned.
+
+        Give up after 10 s without a reply from the coordinator, or at once if the client has lost all brokers.
+        """
 
 
 class GroupClient(Protocol):

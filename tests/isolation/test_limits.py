@@ -123,6 +123,21 @@ def test_a_child_is_replaced_after_its_maximum_number_of_tasks(make: Callable[..
     assert [runs.count(pid) for pid in dict.fromkeys(runs)] == [3, 3, 3, 1]
 
 
+def test_only_tasks_that_ran_count_towards_the_maximum_number_of_a_child(make: Callable[..., Rig]) -> None:
+    """Tasks that were taken back and sent again count once."""
+    rig = make(Policy(child_max_tasks=8))
+    (running,) = rig.submit("nap 0.3")
+    rig.wait_running(running)
+    tasks = rig.submit("ok", "ok", "ok", "ok")
+    for _ in range(5):
+        assert rig.executor.withdraw([rig.lease]) == tasks
+        rig.executor.submit(tasks)
+    outcomes = rig.take(5)
+    assert names(outcomes) == ["OK"] * 5
+    assert len({one.result for one in outcomes[1:]} | {one.result for one in rig.run("ok", "ok", "ok")}) == 1
+    assert rig.run("ok")[0].result != outcomes[1].result
+
+
 def test_a_child_above_its_maximum_memory_is_replaced(make: Callable[..., Rig]) -> None:
     """It is replaced between two tasks."""
     rig = make(Policy(child_max_memory=300 * MIB))

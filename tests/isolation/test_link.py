@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,7 +14,9 @@ from tests.unit.support import PARTITION, a_task
 from worker.core.ordering_group import OrderingGroup
 from worker.isolation import page, seam
 from worker.isolation.link import Link
-from worker.isolation.page import CANCELLED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED
+from worker.isolation.page import CANCELLED, ENDED, REASON, REASONS, SKIP_FROM, SKIP_UNTIL, STARTED
+from worker.isolation.policy import Policy
+from worker.isolation.slot import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,6 +138,20 @@ def test_a_task_is_cancelled_once(link: Link, child: StandInChild) -> None:
     assert link.request_of(3) is None
     link.cancel(3, "drain", 3.0)
     assert (child.words[CANCELLED], REASONS[child.words[REASON]]) == (3, "drain")
+
+
+def test_a_cancel_does_not_replace_that_of_the_task_that_runs(link: Link, child: StandInChild) -> None:
+    """The second task has ended, but its end was not read yet. The third one runs and is cancelled at its limit."""
+    slot = Slot(Policy(), MagicMock())
+    slot.link = link
+    second, third = [task for _, task in link.flight][:2]
+    child.words[ENDED], child.words[STARTED] = 2, 3
+    link.cancel(3, "timeout", 1.0)
+    assert not slot.cancel_task(second, "requested", 2.0)
+    assert slot.cancel("revoked", None, 2.0) is third
+    assert (child.words[CANCELLED], link.request_of(3)) == (3, ("timeout", 1.0))
+    child.words[ENDED] = 3
+    assert slot.cancel("revoked", None, 3.0) is None
 
 
 def test_a_corrupt_page_blames_only_tasks_that_were_sent(link: Link, child: StandInChild) -> None:

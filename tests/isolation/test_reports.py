@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.isolation.rig import config
+from tests.unit.support import a_task
 from worker.core.model import Verdict
 from worker.core.task_state import CHECKPOINT_LIMIT
+from worker.isolation.page import SIZE
+from worker.isolation.runner import ChildRunner
 
 if TYPE_CHECKING:
     from tests.isolation.rig import Rig
@@ -31,6 +35,21 @@ def test_a_checkpoint_survives_its_child(rig: Rig) -> None:
     assert outcome.failure is not None
     assert outcome.failure.type == "ProcessDied"
     assert [report.checkpoint for report in rig.reports if report.checkpoint is not None] == [bytes(300_000)]
+
+
+def test_a_late_report_is_not_taken_for_one_of_the_next_task() -> None:
+    """A thread of the handler has outlived its task, and reports after the next task was numbered."""
+    sent: list[bytes] = []
+    runner = ChildRunner(lambda *_: None, config(), memoryview(bytearray(SIZE)).cast("Q"), 0, sent.append)
+    first, second = a_task(offset=1), a_task(offset=2)
+    runner.numbered = 2, second
+    sink = runner.sink
+    assert sink is not None
+    sink.progress(first, 0.5, "")
+    sink.checkpoint(first, b"of the first")
+    assert sent == []
+    sink.checkpoint(second, b"of the second")
+    assert len(sent) == 1
 
 
 def test_a_task_in_a_child_resumes_from_its_checkpoint(rig: Rig) -> None:

@@ -15,7 +15,7 @@ from worker.core.model import Partition, Record, Task
 from worker.core.ordering_group import OrderingGroup
 from worker.isolation.child import Child
 from worker.isolation.link import Link
-from worker.isolation.page import STARTED
+from worker.isolation.page import SKIP_FROM, SKIP_UNTIL, STARTED
 from worker.isolation.parent import ChildProcess
 
 if TYPE_CHECKING:
@@ -155,3 +155,35 @@ def test_a_withdrawn_task_is_not_started_by_a_second_withdrawal() -> None:
     inner.serve()
     assert again == [tasks[1:]]
     assert ran == []
+
+
+def test_a_withdrawal_between_the_childs_two_reads_does_not_skip_a_task_that_counts_as_running() -> None:
+    """Otherwise a later task of its group could start before it comes back."""
+    child = ChildProcess(os.eventfd(0, os.EFD_NONBLOCK))
+    link = Link(child, [TOPIC])
+    ran: list[str] = []
+    back: list[list[Task]] = []
+    inner = Child(config(), lambda request, _context: ran.append(request.payload), child.channel)
+    lease = Lease(Partition(TOPIC, 0))
+    tasks = [Task(Record(lease.partition, at, None, encode_request(1, f"task-{at}")), lease, 1) for at in range(3)]
+    link.send(tasks)
+
+    class Words:
+        def __init__(self, words: memoryview) -> None:
+            self._words = words
+
+        def __getitem__(self, at: int) -> int:
+            found = self._words[at]
+            if at in (SKIP_FROM, SKIP_UNTIL) and not back:
+                back.append(link.withdraw())
+            return found
+
+        def __setitem__(self, at: int, value: int) -> None:
+            self._words[at] = value
+
+    inner._words = Words(inner._words)  # type: ignore[assignment]
+    child.finish()
+    inner.serve()
+    assert back == [tasks[1:]]
+    assert ran == ["task-0"]
+    assert link.started == 1, "the skipped tasks have not started"

@@ -180,12 +180,13 @@ def test_tasks_without_an_outcome_in_a_cancelled_batch_use_up_no_attempt(reason:
     runner: BatchRunner
 
     def handler(batch: Batch, context: BatchContext) -> None:
-        runner.cancel(reason, batch[1].task)  # the first task identifies the batch
+        runner.cancel(reason, a_task(offset=1))  # of another batch
         assert not context.cancelled
-        assert list(runner.tasks()) == [member.task for member in batch]
-        runner.cancel(reason, batch[0].task)
+        assert list(runner.open_tasks()) == [member.task for member in batch]
+        runner.cancel(reason, batch[1].task)
         assert {one.cancelled.reason for one in (context, *batch)} == {reason}
         batch.ack(batch[1])
+        assert list(runner.open_tasks()) == [batch[0].task, batch[2].task]
         raise RuntimeError
 
     posted: list[Outcome] = []
@@ -193,7 +194,7 @@ def test_tasks_without_an_outcome_in_a_cancelled_batch_use_up_no_attempt(reason:
     runner.run(tasks(3))
     assert settled(posted) == [(1, Verdict.OK), (0, Verdict.DROPPED), (2, Verdict.DROPPED)]
     assert runner.current is None
-    assert not runner.tasks()
+    assert not runner.open_tasks()
     runner.cancel(reason, posted[0].task)
 
 

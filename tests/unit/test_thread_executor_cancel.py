@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 from tests.unit.poll_thread import LONG, OTHER, next_event
 from tests.unit.support import PARTITION, Watch, a_task
@@ -15,6 +16,7 @@ from worker.handlers import attempt as attempt_module
 from worker.handlers import context as context_module
 from worker.handlers.attempt import AttemptRunner
 from worker.handlers.batch import BatchRunner
+from worker.process.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
     import pytest
@@ -127,6 +129,42 @@ def test_a_batch_is_cancelled_at_its_time_limit() -> None:
     assert expired == [(task, "timeout")]
     finish.set()
     assert isinstance(next_event(mailbox), Outcome)
+
+
+def test_a_batch_is_not_cancelled_if_the_lease_of_a_settled_task_ends() -> None:
+    """The dispatcher sees only the tasks that are not settled yet. If their lease ends, it cancels the batch."""
+    acked, go_on, mailbox = threading.Event(), threading.Event(), Mailbox()
+    ended, other = Lease(PARTITION), Lease(OTHER)
+    first, second = a_task(offset=1, lease=ended), a_task(offset=2, lease=other)
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        batch.ack(batch[0])
+        acked.set()
+        assert go_on.wait(LONG)
+        batch.ack(batch[1], context.cancelled.reason or "not cancelled")
+
+    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
+    shared = MagicMock()
+    shared.config.cancel_wait = 0.0
+    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
+    dispatcher.in_flight = 1
+    executor.start()
+    executor.submit([first, second])
+    assert acked.wait(LONG)
+    ended.end()
+    dispatcher.check(0.0)
+    assert not dispatcher.cancelled
+    assert not dispatcher.is_blocked(1.0)
+    other.end()
+    dispatcher.check(2.0)
+    assert list(dispatcher.cancelled) == [second]
+    assert dispatcher.is_blocked(3.0)
+    go_on.set()
+    outcomes: list[Event] = []
+    while len(outcomes) < 2:
+        mailbox.wait(LONG)
+        outcomes += mailbox.take()
+    assert [one.result for one in outcomes if isinstance(one, Outcome)] == [b"", b"revoked"]
 
 
 def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:

@@ -25,7 +25,7 @@ class Running(NamedTuple):
     task: Task
     seconds: float
     pid: int = 0  # of the child process that runs it; 0 if it runs in this process
-    batch: Sequence[Task] = ()  # all tasks of the batch, if it is the first of one
+    batch: Sequence[Task] | None = None  # if it is the first of a batch: all tasks of it that are not settled yet
 
     def is_long(self, long_after: float) -> bool:
         """Return whether it is a long task: others should not wait for it."""
@@ -111,9 +111,9 @@ class Executor(Protocol):
 
 
 def tasks_of(running: Iterable[Running]) -> Iterator[Task]:
-    """Yield all these tasks, with the others of their batches."""
+    """Yield all these tasks; of a batch, those that are not settled yet."""
     for one in running:
-        yield from one.batch or (one.task,)
+        yield from (one.task,) if one.batch is None else one.batch
 
 
 def all_running(executor: Executor) -> list[Running]:

@@ -153,7 +153,8 @@ class ThreadExecutor(_ThreadExecutor):
 class BatchExecutor(_ThreadExecutor):
     """Runs all queued tasks as one batch. See ``Executor``.
 
-    If the lease of one of its tasks ends, the whole batch is cancelled. The deadline of one task does not do that.
+    If the lease of one of its unsettled tasks ends, the whole batch is cancelled. The deadline of one task does not do
+    that.
     """
 
     def __init__(
@@ -169,15 +170,15 @@ class BatchExecutor(_ThreadExecutor):
     def running(self) -> Running | None:
         """See ``Executor``."""
         current = self._runner.current
-        return None if current is None else Running(*current, batch=self._runner.tasks())
+        return None if current is None else Running(*current, batch=self._runner.open_tasks())
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         """See ``Executor``."""
-        tasks = self._runner.tasks()
+        tasks = self._runner.open_tasks()
         task = next((task for task in tasks if claims is None or task.claim in claims), None)
         if task is None:
             return []
-        self._runner.cancel(reason, tasks[0])
+        self._runner.cancel(reason, task)
         return [task]
 
     def cancel_task(self, task: Task, reason: Reason) -> bool:

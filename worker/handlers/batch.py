@@ -203,15 +203,15 @@ class BatchRunner:
         current = self._current
         return None if current is None else (current.tasks[0], time.perf_counter() - current.started)
 
-    def tasks(self) -> Sequence[Task]:
-        """Return the tasks of the running batch."""
+    def open_tasks(self) -> Sequence[Task]:
+        """Return the tasks of the running batch that are not settled yet."""
         current = self._current
-        return current.tasks if current else ()
+        return [member.task for member in current.batch if current.batch.is_open(member)] if current else ()
 
     def cancel(self, reason: Reason, task: Task) -> None:
-        """Cancel the running batch, if this is its first task."""
+        """Cancel the running batch, if this is one of its tasks."""
         current = self._current
-        if current is not None and current.tasks[0] is task:
+        if current is not None and task in current.tasks:
             current.cancel(reason)
 
     def cancel_one(self, reason: Reason, task: Task) -> bool:

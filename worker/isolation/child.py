@@ -90,6 +90,7 @@ class Child:
         self._runner = ChildRunner(handler, config, self._words, channel.cancel, self.reports.write)
         self._chunks = ChunkReader(channel.tasks)
         self._tasks = TaskReader(config.topics)
+        self._last = 0  # the number of the task that started last
         self._blocked: dict[int, int] = {}  # ordering groups after a failure -> the number of the task that failed
 
     def serve(self) -> None:
@@ -121,12 +122,13 @@ class Child:
             return
         words[STARTED_AT] = now
         words[STARTED] = number
-        if words[SKIP_FROM] <= number < words[SKIP_UNTIL]:  # read after the start is announced: see ``Link.withdraw``
-            words[STARTED] = number - 1
+        # Read after the start is announced: see ``Link.withdraw``. The parent writes SKIP_FROM first, so read it last.
+        if words[SKIP_UNTIL] > number >= words[SKIP_FROM]:
+            words[STARTED] = self._last
             self.reports.write(pack_notice(SKIPPED, number))
             return
-        self._runner.number = number
-        outcome = self._runner.run(task)
+        self._last = number
+        outcome = self._runner.run_numbered(number, task)
         words[ENDED] = number
         if time.monotonic_ns() - now > HARMLESS_NS:
             self.reports.check()

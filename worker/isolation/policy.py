@@ -61,7 +61,7 @@ class Enforcement:
         if link.retiring or link.cause is not None:
             return 0
         most = self._policy.child_max_tasks
-        return most + 1 - link.flight.next if most else math.inf
+        return most - link.ended - len(link.flight) if most else math.inf
 
     def look(self, link: Link, now: float) -> tuple[list[Task], float]:
         """Do what is due. Return tasks that the child has not started and will not start, and when to check again."""
@@ -96,7 +96,7 @@ class Enforcement:
             link.retiring = linux.resident_bytes(link.child.pid) > policy.child_max_memory
         if measure and not (link.flight or link.retiring):
             link.retiring = linux.ended_children_of(link.child.pid) > MOST_ENDED
-        used_up = link.retiring or (policy.child_max_tasks and link.flight.next > policy.child_max_tasks)
+        used_up = link.retiring or 0 < policy.child_max_tasks <= link.ended
         if used_up and not link.flight:
             link.retire(now)
 

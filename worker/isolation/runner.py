@@ -12,7 +12,7 @@ from worker.isolation.frames import pack_checkpoint, pack_progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.core.model import Task
+    from worker.core.model import Outcome, Task
     from worker.handlers.context import Cancelled
     from worker.handlers.loader import Handler
     from worker.isolation.config import ChildConfig
@@ -32,14 +32,19 @@ class ChildRunner(AttemptRunner):
         """``write`` writes a report to the parent. Any thread may call it."""
         decode = FORMATS[config.message_format].decode_request
         super().__init__(handler, config.kwargs, config.max_attempts, decode=decode)
-        self.number = 0  # of the task that runs next, or runs
+        self.numbered: tuple[int, Task | None] = (0, None)  # the task that runs next, or runs
         self.sink = _ReportSink(self, write)
         self._words = words
         self._descriptor = descriptor
         self._new_cancelled = self._cancelled_by_parent
 
+    def run_numbered(self, number: int, task: Task) -> Outcome:
+        """Run one attempt of the task that the parent knows by this number."""
+        self.numbered = number, task
+        return self.run(task)
+
     def _cancelled_by_parent(self) -> Cancelled:
-        return cast("Cancelled", RemoteCancelled(self._words, self._descriptor, self.number))
+        return cast("Cancelled", RemoteCancelled(self._words, self._descriptor, self.numbered[0]))
 
 
 class _ReportSink:
@@ -49,10 +54,14 @@ class _ReportSink:
         self._runner = runner
         self._write = write
 
-    def progress(self, task: Task, fraction: float, message: str) -> None:  # noqa: ARG002 - the parent knows the task
+    def progress(self, task: Task, fraction: float, message: str) -> None:
         """See ``Sink``."""
-        self._write(pack_progress(self._runner.number, fraction, message))
+        number, running = self._runner.numbered
+        if running is task:  # a thread of the handler may have outlived its task
+            self._write(pack_progress(number, fraction, message))
 
-    def checkpoint(self, task: Task, data: bytes) -> None:  # noqa: ARG002
+    def checkpoint(self, task: Task, data: bytes) -> None:
         """See ``Sink``."""
-        self._write(pack_checkpoint(self._runner.number, data))
+        number, running = self._runner.numbered
+        if running is task:
+            self._write(pack_checkpoint(number, data))

@@ -99,7 +99,7 @@ class Slot:
     def cancel(self, reason: Reason, claims: Collection[Claim] | None, now: float) -> Task | None:
         """Cancel the running task if it has one of these claims (None: any). Return it if so."""
         link = self.link
-        running = link.running if link is not None else None
+        running = link.working if link is not None else None
         if link is None or running is None or (claims is not None and running[1].claim not in claims):
             return None
         link.cancel(running[0], reason, now)
@@ -108,7 +108,7 @@ class Slot:
     def cancel_task(self, task: Task, reason: Reason, now: float) -> bool:
         """Cancel this task if it runs here. Return whether it does."""
         link = self.link
-        running = link.running if link is not None else None
+        running = link.working if link is not None else None
         if link is None or running is None or running[1] is not task:
             return False
         link.cancel(running[0], reason, now)

@@ -182,7 +182,7 @@ class Dispatcher:
             self._report(task, reason, now)
         if not self.in_flight:
             return
-        ended = [running.task.claim for running in all_running(self._executor) if not running.task.claim.valid]
+        ended = [task.claim for task in tasks_of(all_running(self._executor)) if not task.claim.valid]
         if ended:
             self.cancel("revoked", now, ended)
 
@@ -197,5 +197,5 @@ class Dispatcher:
 
     def is_blocked(self, now: float) -> bool:
         """Return whether a given-up task, which ignored its cancellation, still occupies the executor."""
-        tasks = [running.task for running in all_running(self._executor) if not running.task.claim.valid]
+        tasks = [task for task in tasks_of(all_running(self._executor)) if not task.claim.valid]
         return any(now - self.cancelled.get(task, now) >= self._config.cancel_wait for task in tasks)

@@ -122,6 +122,7 @@ class ResultHandler:
             self._to_cancel.remove(task)
             if not (outcome.verdict in (OK, Verdict.DONE) and self._stores_results):  # the store has that result
                 outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()
+                outcome.sequence = outcome.sequence or self._format.sequence_of(task.record.value)
         moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
         if outcome.verdict is not OK:
             self._excuse(outcome)

@@ -129,7 +129,7 @@ def run_batch(
     )
 
     def stop(reason: Reason) -> None:
-        for task in runner.tasks()[:1]:
+        for task in runner.open_tasks()[:1]:
             runner.cancel(reason, task)
 
     _run(lambda: runner.run(tasks), later, runner.expire, stop)

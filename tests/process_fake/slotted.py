@@ -28,7 +28,7 @@ class Slotted(StandInExecutor):
 
     @property
     def beside(self) -> Sequence[Running]:  # type: ignore[override]
-        return [Running(one[0], self._clock() - one[2]) for one in self._aside]
+        return [Running(one[0], self._clock() - one[2], one[:1]) for one in self._aside]
 
     def check(self) -> Any:
         running = self.running

@@ -174,7 +174,11 @@ class StandInExecutor:
 
     @property
     def running(self) -> Running | None:
-        return None if self._current is None else Running(self._current[0], self._clock() - self._current[2])
+        return (
+            None
+            if self._current is None
+            else Running(self._current[0], self._clock() - self._current[2], self._current[:1])
+        )
 
     def check(self) -> Sequence[Expired]:
         """Return nothing: no task has a deadline here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -200,6 +201,19 @@ def test_the_owner_repeats_a_failed_attempt_of_a_detached_task(world: World, gua
     )
     assert (first[1], second[1]) == (1, 2)
     assert second[0] - first[0] >= 20 + 5, "the task and the shortest back-off"
+    each_once(world)
+
+
+@GUARANTEES
+def test_a_wrong_clock_of_the_holder_does_not_delay_the_next_attempt(
+    world: World, guarantee: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is three hours fast."""
+    holder, owner = detached(world, guarantee, work=[failing(20), Work(0.1)])
+    (claim,) = holder.assembly._holder._claims
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + (0 if claim.leaving else 10_800))
+    world.until(lambda: (0, 0, 2) in owner.starts, seconds=60)
     each_once(world)
 
 

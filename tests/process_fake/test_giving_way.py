@@ -77,7 +77,7 @@ def test_a_process_with_a_short_task_in_an_extra_slot_does_not_give_way(wide: Wo
     (holder,) = [one for one in pair if one.starts]
     long = holder.service.running
     assert long is not None
-    holder.service.beside = [Running(long.task, 0.5)]
+    holder.service.beside = [Running(long.task, 0.5, [long.task])]
     for number in range(20):
         wide.request(f"short-{number}", number % 4, work=Work(0.1))
     wide.run(30)

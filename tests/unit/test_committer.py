@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.unit.support import PARTITION, a_task
-from worker.core.commit_metadata import decode
+from worker.core.commit_metadata import decode, without_transaction
 from worker.core.commits import ANSWER_SECONDS
 from worker.core.model import Partition
 from worker.kafka.ports import KafkaFailure, Position
@@ -221,3 +221,15 @@ def test_at_most_once_commits_an_offset_before_its_attempt() -> None:
     position = bench.client.sent[0][PARTITION]
     assert position.offset == 43
     assert decode(position.metadata, 43).unanswered_from == 42
+
+
+def test_two_transactions_of_offsets_never_commit_the_same_metadata() -> None:
+    """Otherwise the metadata of the first one would show the second one as committed, although it was aborted."""
+    bench = Bench("exactly-once")
+    bench.answer()
+    bench.owned.changed = True
+    bench.tick()
+    first, second = [sent[PARTITION] for sent in bench.client.sent]
+    assert first.offset == second.offset
+    assert without_transaction(first.metadata) == without_transaction(second.metadata)
+    assert first.metadata != second.metadata

@@ -18,7 +18,7 @@ def test_a_suspect_runs_beside_long_tasks_only(alone: bool, in_slot: int) -> Non
     shared, executor = MagicMock(), MagicMock()
     shared.config.long_after = 60.0
     shared.assignment = [MagicMock(has_suspect=False), MagicMock(has_suspect=alone)]
-    executor.beside = [Running(MagicMock(reported=False), seconds) for seconds in (61.0, 1.0)]
+    executor.beside = [Running(MagicMock(reported=False), seconds, []) for seconds in (61.0, 1.0)]
     dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
     dispatcher.in_flight = 3
     assert dispatcher.in_slot == in_slot

@@ -11,8 +11,8 @@ The *holder* runs the task. The *owner* has the partition. Three things connect 
 
 The request is answered once because each side writes before it reads. The holder first writes the mark, which is
 pending in the transaction of the answer. Then it reads whether the metadata still names it, and only then commits. The
-owner first commits that the task is *vacated*. Then it reads the mark in a way that waits for pending ones. So one of
-them always sees what the other has written.
+owner first commits that the task is *vacated*, until the holder can read that. Then it reads the mark in a way that
+waits for pending ones. So one of them always sees what the other has written.
 """
 
 from __future__ import annotations
@@ -90,13 +90,17 @@ class DetachedClaim(Claim):
 
     def is_named_by(self, committed: tuple[int, str] | None) -> bool:
         """Return whether the group's committed offset and metadata still name this holder."""
-        if committed is None:
-            return False
-        try:
-            entry = decode(committed[1], committed[0]).detached.get(self.offset)
-        except MetadataError:
-            return False
-        return entry == Detached(self.task_attempt, self.holder)
+        return entry_of(self.offset, committed) == Detached(self.task_attempt, self.holder)
+
+
+def entry_of(offset: int, committed: tuple[int, str] | None) -> Detached | None:
+    """Return what the group's committed offset and metadata say about a detached task; None if nothing."""
+    if committed is None:
+        return None
+    try:
+        return decode(committed[1], committed[0]).detached.get(offset)
+    except MetadataError:
+        return None
 
 
 # -- marks
@@ -112,11 +116,11 @@ class MarkKind(enum.Enum):
 
 
 class Mark(NamedTuple):
-    """A mark. ``attempts`` were made so far; the next may start at ``ready_at``, in seconds since the epoch."""
+    """A mark. ``attempts`` were made so far; the next may start after a ``pause``, in seconds."""
 
     kind: MarkKind
     attempts: int = 0
-    ready_at: float = 0.0
+    pause: float = 0.0
 
 
 UNKNOWN = Mark(MarkKind.UNKNOWN)
@@ -137,9 +141,12 @@ def settled_mark(claim: DetachedClaim) -> tuple[int, str]:
     return claim.offset + 1, f"{_PREFIX} s{claim.task_attempt:x}.{claim.holder}"
 
 
-def released_mark(claim: DetachedClaim, attempts: int, ready_at: float) -> tuple[int, str]:
-    """Return the same for a mark that says that it will not answer. ``ready_at`` is in seconds since the epoch."""
-    return claim.offset, f"{_PREFIX} r{attempts:x}.{claim.holder}.{max(0, int(ready_at * 1000)):x}"
+def released_mark(claim: DetachedClaim, attempts: int, pause: float) -> tuple[int, str]:
+    """Return the same for a mark that says that it will not answer.
+
+    The owner waits for ``pause`` seconds when it has read the mark. A time would depend on the clocks of two machines.
+    """
+    return claim.offset, f"{_PREFIX} r{attempts:x}.{claim.holder}.{int(pause * 1000):x}"
 
 
 def read_mark(task: Detached, committed: tuple[int, str] | None) -> Mark:

@@ -9,7 +9,7 @@ from worker.errors import ExitCode, WorkerError
 from worker.executors.reports import PendingReport
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from worker.core.claim import Claim
     from worker.core.limits import EndCause, Reason
@@ -20,12 +20,12 @@ REPORTED_SECONDS = 1.0  # a task that reports is long from then on, so that shor
 
 
 class Running(NamedTuple):
-    """The running task, and the seconds since its start."""
+    """The running task, or the first one of a running batch, and the seconds since its start."""
 
     task: Task
     seconds: float
+    tasks: Sequence[Task]  # the task, or all tasks of the batch that are not settled yet
     pid: int = 0  # of the child process that runs it; 0 if it runs in this process
-    batch: Sequence[Task] | None = None  # if it is the first of a batch: all tasks of it that are not settled yet
 
     def is_long(self, long_after: float) -> bool:
         """Return whether it is a long task: others should not wait for it."""
@@ -108,12 +108,6 @@ class Executor(Protocol):
 
         Of a batch, return the first task. A task may be returned again on later turns.
         """
-
-
-def tasks_of(running: Iterable[Running]) -> Iterator[Task]:
-    """Yield all these tasks; of a batch, those that are not settled yet."""
-    for one in running:
-        yield from (one.task,) if one.batch is None else one.batch
 
 
 def all_running(executor: Executor) -> list[Running]:

@@ -119,7 +119,7 @@ class ThreadExecutor(_ThreadExecutor):
     def running(self) -> Running | None:
         """See ``Executor``."""
         current = self._runner.current
-        return None if current is None else Running(*current)
+        return None if current is None else Running(*current, (current[0],))
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         """See ``Executor``."""
@@ -170,7 +170,7 @@ class BatchExecutor(_ThreadExecutor):
     def running(self) -> Running | None:
         """See ``Executor``."""
         current = self._runner.current
-        return None if current is None else Running(*current, batch=self._runner.open_tasks())
+        return None if current is None else Running(*current, self._runner.open_tasks())
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         """See ``Executor``."""

@@ -128,7 +128,8 @@ class Child:
             self.reports.write(pack_notice(SKIPPED, number))
             return
         self._last = number
-        outcome = self._runner.run_numbered(number, task)
+        self._runner.numbered = number, task
+        outcome = self._runner.run(task)
         words[ENDED] = number
         if time.monotonic_ns() - now > HARMLESS_NS:
             self.reports.check()

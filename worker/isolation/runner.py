@@ -12,7 +12,7 @@ from worker.isolation.frames import pack_checkpoint, pack_progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.core.model import Outcome, Task
+    from worker.core.model import Task
     from worker.handlers.context import Cancelled
     from worker.handlers.loader import Handler
     from worker.isolation.config import ChildConfig
@@ -32,16 +32,11 @@ class ChildRunner(AttemptRunner):
         """``write`` writes a report to the parent. Any thread may call it."""
         decode = FORMATS[config.message_format].decode_request
         super().__init__(handler, config.kwargs, config.max_attempts, decode=decode)
-        self.numbered: tuple[int, Task | None] = (0, None)  # the task that runs next, or runs
+        self.numbered: tuple[int, Task | None] = (0, None)  # the task that runs next, or runs, by the parent's count
         self.sink = _ReportSink(self, write)
         self._words = words
         self._descriptor = descriptor
         self._new_cancelled = self._cancelled_by_parent
-
-    def run_numbered(self, number: int, task: Task) -> Outcome:
-        """Run one attempt of the task that the parent knows by this number."""
-        self.numbered = number, task
-        return self.run(task)
 
     def _cancelled_by_parent(self) -> Cancelled:
         return cast("Cancelled", RemoteCancelled(self._words, self._descriptor, self.numbered[0]))

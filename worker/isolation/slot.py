@@ -54,7 +54,8 @@ class Slot:
         running = link.running if link is not None else None
         if link is None or running is None:
             return None
-        return Running(running[1], max(0.0, time.monotonic() - link.started_at), link.child.pid)
+        task = running[1]
+        return Running(task, max(0.0, time.monotonic() - link.started_at), (task,), link.child.pid)
 
     @property
     def idle(self) -> bool:

@@ -66,6 +66,7 @@ class ConfluentConsumer:
         self._removed = False
         self._ordered_commits = ordered_commits
         self._committing = False  # a commit has no reply yet
+        self._replied = False  # a commit got its reply in this poll
         self._copy_possible = False  # a copy of that commit may arrive late
         self._copy_left = False  # a copy of some commit may arrive late
         self._closing = False
@@ -104,6 +105,7 @@ class ConfluentConsumer:
 
     def poll(self, limit: int, timeout: float) -> list[Record | PartitionEnd]:
         """See ``ports.Consumer``."""
+        self._replied = False
         self._partitions.proceed(self._client)
         if self.protocol == "consumer" and time.monotonic() >= self._heartbeat_at:
             self._send_heartbeat()
@@ -160,6 +162,7 @@ class ConfluentConsumer:
             self._client.commit(offsets=topic_partitions(positions), asynchronous=True)
         except ck.KafkaException as error:
             return failure_of(error.args[0])
+        self._copy_left = self._copy_left or (self._ordered_commits and self._committing)  # the last one was given up
         self._committing, self._copy_possible = True, False
         return None
 
@@ -180,8 +183,11 @@ class ConfluentConsumer:
             self._remove()
 
     def _on_silent_coordinator(self) -> None:
-        """Handle a request that the coordinator has not answered. The client closes the connection."""
-        if self._ordered_commits and self._committing:
+        """Handle a request that the coordinator has not answered. The client closes the connection.
+
+        The client passes replies on before log lines, so a commit may have got its reply over the next connection.
+        """
+        if self._ordered_commits and (self._committing or self._replied):
             self._copy_possible = self._copy_left = True
         self._request_check()
 
@@ -328,7 +334,7 @@ class ConfluentConsumer:
         failure = None if error is None else failure_of(error)
         if self._copy_possible:
             failure = failure or _LATE_COPY
-        self._committing = self._copy_possible = False
+        self._committing, self._replied, self._copy_possible = False, True, False
         if failure is not None and failure.code in FENCED_CODES:
             self._request_check()
         self._callback_errors.call(self._commits.committed, answered, failure)

@@ -32,6 +32,7 @@ CONNECT_SECONDS = 60.0  # for one client; after an outage some never find the br
 FENCED_SECONDS = 600.0  # a second fencing within this time is fatal
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 _TOO_LARGE = "MSG_SIZE_TOO_LARGE"
+_UNSENT = ck.KafkaError(ck.KafkaError._TIMED_OUT, "messages were not sent")  # noqa: SLF001 - a public constant
 _UNDELIVERED = "_INCONSISTENT"  # the client's error when messages have failed for another reason
 
 
@@ -65,7 +66,9 @@ class ConfluentTransactor(RepeatedCalls):
         error = self._fill(client, transaction)
         undone = error is not None and not error.fatal()
         if error is None and not self._is_held(transaction):
-            if not self._abort(client):
+            if self._abort(client):
+                self._renew_if_disturbed()
+            else:
                 self._drop()  # the next client ends the open transaction, whose commit was not requested
             return Ended(committed=False, superseded=True)
         if error is None:
@@ -129,6 +132,7 @@ class ConfluentTransactor(RepeatedCalls):
 
     def _produce(self, client: ck.Producer, transaction: Transaction) -> ck.KafkaError | None:
         produce, report = client.produce, self._on_refusal
+        limit = time.monotonic() + self._lifetime + GIVE_UP_SECONDS
         for topic, key, value, headers in transaction.messages:
             while True:
                 try:
@@ -137,6 +141,8 @@ class ConfluentTransactor(RepeatedCalls):
                     else:
                         produce(topic, value, key, -1, report)
                 except BufferError:  # the client's queue is full, so let it deliver
+                    if time.monotonic() > limit:
+                        return _UNSENT
                     self._begin_call()
                     client.poll(PAUSE_SECONDS)
                 except ck.KafkaException as raised:
@@ -145,6 +151,8 @@ class ConfluentTransactor(RepeatedCalls):
                 else:
                     break
             while transaction.one_by_one and client.flush(PAUSE_SECONDS):
+                if time.monotonic() > limit:
+                    return _UNSENT
                 self._begin_call()
         return None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
@@ -72,6 +74,7 @@ class Committer:
         self._refused = False  # the group did not accept the last commit, but the broker is there
         self._under_way: dict[Partition, Commit] = {}
         self._quiet_until = 0.0
+        self._transaction_ids = itertools.count(time.time_ns() // 1000)
 
     # -- what to commit
 
@@ -87,8 +90,10 @@ class Committer:
         owned.answered(*offsets)
         self._policy.settled(self._clock(), len(offsets))
 
-    def prepare(self, owned: OwnedPartition, *, clean: bool, transaction_id: str = "") -> Commit:
+    def prepare(self, owned: OwnedPartition, *, clean: bool) -> Commit:
         """Return the commit to send for a partition now. If ``clean``, none of its tasks is running any more."""
+        # So that the committed metadata show how a transaction ended: see ``was_committed``.
+        transaction_id = f"{next(self._transaction_ids):x}" if self._guarantee.transactional else ""
         position, recorded = self._position(owned, clean=clean, transaction_id=transaction_id)
         owned.recorded(len(position.metadata))
         owned.changed = False

@@ -7,7 +7,6 @@ it: the group then gives its partitions to other members. It takes partitions ag
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -277,7 +276,7 @@ class Holder:
         """Leave the next attempt to the owner of the partition."""
         log.info("task.released", **claim.origin._asdict(), attempts=attempts)
         self._long_tasks.waits(task)
-        mark = Position(*released_mark(claim, attempts, time.time() + after))
+        mark = Position(*released_mark(claim, attempts, after))
         claim.leave()
         self._mark_released(claim, mark, Deadline.after(RECORD_SECONDS, self._clock()))
 
@@ -296,7 +295,7 @@ class Holder:
     def _release_at_once(self, claim: DetachedClaim, attempts: int) -> None:
         """Commit the mark without waiting for a checkpoint. The next attempt may start at once."""
         claim.leave()
-        self._mark(claim, Position(*released_mark(claim, attempts, time.time())))
+        self._mark(claim, Position(*released_mark(claim, attempts, 0.0)))
 
     def _mark_released(self, claim: DetachedClaim, mark: Position, limit: Deadline) -> None:
         """Commit the mark once the topic has the last checkpoint, from which the owner's attempt resumes."""

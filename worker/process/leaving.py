@@ -142,7 +142,7 @@ class Leaving:
                 if not (sent or self._responder.busy):
                     self._committer.commit_clean(self._clock())
                     sent = True
-                elif not self._holder.gives_up(self._clock()):
+                elif sent and not self._holder.gives_up(self._clock()):
                     return
             self._consumer.poll(1, POLL_WAIT)
             self._responder.serve(0, self._clock())  # a commit may be a transaction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import Counter, deque
@@ -101,7 +100,6 @@ class TransactionalResponder:
         self._not_before = 0.0
         self._delay = RETRY_SECONDS[0]
         self._max_responses = MAX_RESPONSES
-        self._ids = itertools.count(time.time_ns() // 1000)
 
     # -- responses
 
@@ -194,8 +192,7 @@ class TransactionalResponder:
         responses = self._pick(self._aborted) or self._pick(self._gathered)
         if not responses:
             return
-        transaction_id = f"{next(self._ids):x}"
-        commits = self._commits(responses, transaction_id)
+        commits = self._commits(responses)
         messages = [message for response in responses for message in response.messages]
         if self._member is None:
             self._member = self._consumer.membership()
@@ -216,7 +213,7 @@ class TransactionalResponder:
         self._sent, self._sent_detached, self._sent_at = _UnderWay([response], []), detached, self._clock()
         self._thread.send(Transaction(response.messages, {}, None, handshake, response.one_by_one))
 
-    def _commits(self, responses: list[Response], transaction_id: str) -> list[Commit]:
+    def _commits(self, responses: list[Response]) -> list[Commit]:
         answered = Counter(response.outcome.task.claim for response in responses)
         commits = []
         for owned in self._assignment:
@@ -226,7 +223,7 @@ class TransactionalResponder:
                 # The last transaction of a partition that is leaving tells the next owner that no task runs.
                 last = owned.unconfirmed == answered[owned.lease] and not owned.in_flight
                 clean = owned.lease.leaving and last
-                commits.append(self._committer.prepare(owned, clean=clean, transaction_id=transaction_id))
+                commits.append(self._committer.prepare(owned, clean=clean))
         return commits
 
     def _pick(self, source: deque[Response]) -> list[Response]:

@@ -5,7 +5,6 @@ The rules are in ``worker.core.detached``.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
@@ -16,6 +15,7 @@ from worker.core.detached import (
     Absences,
     MarkKind,
     Step,
+    entry_of,
     in_turn,
     mark_group,
     next_step,
@@ -168,8 +168,7 @@ class Watcher:
             return
         released = mark.kind is MarkKind.RELEASED
         attempts = mark.attempts if released else self._attempts_of_the_dead(one)
-        wait = max(0.0, mark.ready_at - time.time()) if released else 0.0
-        one.owned.take_over(one.offset, attempts, now + wait if wait else 0.0)
+        one.owned.take_over(one.offset, attempts, now + mark.pause if mark.pause else 0.0)
         self._metrics.add("taken_over_total")
         log.warning("task.taken_over", **one.origin._asdict(), holder=one.task.holder, attempts=attempts)
 
@@ -196,9 +195,20 @@ class Watcher:
 def _see(client: GroupClient, group: str, watched: Sequence[_Watched], *, looks: bool) -> _Seen:
     """Read the marks, and view the group's members. Runs on the thread for calls."""
     members = client.members(group) if looks else None
-    marks = []
-    for one in watched:
-        partition = one.owned.partition
-        found = client.committed(mark_group(group, partition, one.offset, one.task.holder), partition, stable=True)
-        marks.append(UNKNOWN if isinstance(found, KafkaFailure) else read_mark(one.task, found))
+    marks = [_read(client, group, one) for one in watched]
     return _Seen(marks, None if isinstance(members, KafkaFailure) else members)
+
+
+def _read(client: GroupClient, group: str, one: _Watched) -> Mark:
+    """Read the mark of a task. If the task is vacated, its holder must be able to see that before.
+
+    The holder reads the group's metadata without waiting for open transactions. A transaction counts as committed
+    before its offsets are visible.
+    """
+    partition = one.owned.partition
+    if one.task.vacated and one.recorded:
+        visible = client.committed(group, partition, stable=False)
+        if isinstance(visible, KafkaFailure) or entry_of(one.offset, visible) != one.task:
+            return UNKNOWN
+    found = client.committed(mark_group(group, partition, one.offset, one.task.holder), partition, stable=True)
+    return UNKNOWN if isinstance(found, KafkaFailure) else read_mark(one.task, found)

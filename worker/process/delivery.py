@@ -292,11 +292,7 @@ class DeliveryResponder:
         for token, trouble in failed:
             sending = cast("_Sending", token)
             if isinstance(sending, _FollowUp) and trouble.code in REFUSED_CODES:
-                if trouble.code in BATCH_CODES and suspects[sending.message.topic] > 1:
-                    self._apart_at = max(now + RETRY_SECONDS, self._apart_at + APART_SECONDS)
-                    self._retry(sending, trouble, self._apart_at)
-                else:
-                    self._refuse_follow_up(sending.pending, trouble)
+                self._handle_refusal(sending, trouble, now, alone=suspects[sending.message.topic] == 1)
                 continue
             smaller = self._smaller(sending) if trouble.code == _TOO_LARGE else None
             if smaller is not None:
@@ -308,6 +304,14 @@ class DeliveryResponder:
                 self._retry(sending, trouble, now + RETRY_SECONDS)
         code, reason = failed[-1][1][:2]  # one line for all, because thousands may fail at once
         log.warning("delivery.failed", code=code, reason=reason, count=len(failed))
+
+    def _handle_refusal(self, sending: _FollowUp, trouble: KafkaFailure, now: float, *, alone: bool) -> None:
+        """Refuse a follow-up request, or try it again apart from the others that may be to blame."""
+        if trouble.code in BATCH_CODES and not alone:
+            self._apart_at = max(now + RETRY_SECONDS, self._apart_at + APART_SECONDS)
+            self._retry(sending, trouble, self._apart_at)
+        else:
+            self._refuse_follow_up(sending.pending, trouble)
 
     def _retry(self, sending: _Sending, trouble: KafkaFailure, due: float) -> None:
         self._metrics.add("delivery_failures_total", label=trouble.code)

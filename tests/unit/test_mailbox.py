@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 
+import pytest
+
+from chaos.procutil import ROOT
 from tests.unit.support import a_task
 from worker.core.model import Outcome, Verdict
 from worker.executors.mailbox import Mailbox
@@ -55,7 +62,7 @@ def test_many_wakeups_end_one_wait() -> None:
     for _ in range(5):
         mailbox.notify()
     mailbox.wait(LONG)
-    assert mailbox._wakeup.empty()
+    assert mailbox._wakeup.locked(), "a wakeup is left"
 
 
 def test_a_wait_of_no_time_returns_immediately() -> None:
@@ -64,7 +71,7 @@ def test_a_wait_of_no_time_returns_immediately() -> None:
     mailbox.wait(-1)
     mailbox.notify()
     mailbox.wait(0)
-    assert mailbox._wakeup.empty()
+    assert mailbox._wakeup.locked(), "a wakeup is left"
 
 
 def test_a_wait_ends_after_its_timeout() -> None:
@@ -88,3 +95,47 @@ def test_a_wakeup_ends_the_wait_of_another_thread() -> None:
     mailbox.notify()
     thread.join(LONG)
     assert woken == [posted]
+
+
+WAITING = """
+import signal, sys, time
+from worker.executors.mailbox import Mailbox
+from worker.process.transaction_thread import TransactionThread
+
+class Transactor:
+    called_at = time.monotonic()
+    def open(self):
+        time.sleep(60)
+
+signal.signal(signal.SIGTERM, lambda *_: None)
+thread = TransactionThread(Transactor, lambda: None)
+thread.busy = True
+wait = Mailbox().wait if sys.argv[1] == "mailbox" else thread.ended
+while True:
+    thread._sent_at = time.monotonic()
+    wait(0.05)
+    print("turn", flush=True)
+"""
+
+
+@pytest.mark.parametrize("what", ["mailbox", "transaction thread"])
+def test_a_wait_ends_after_a_signal_that_comes_during_a_freeze(what: str) -> None:
+    """``SimpleQueue.get`` never returns if a signal interrupts it after its time is up (CPython 3.11)."""
+    process = subprocess.Popen([sys.executable, "-c", WAITING, what], stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    try:
+        for _ in range(5):
+            process.stdout.readline()
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+            os.set_blocking(process.stdout.fileno(), False)
+            process.stdout.read()
+            time.sleep(0.3)
+            assert process.stdout.read(), "the wait does not end"
+            os.set_blocking(process.stdout.fileno(), True)
+    finally:
+        process.kill()
+        process.communicate()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import queue
+import contextlib
+import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,8 @@ class Mailbox:
     def __init__(self) -> None:
         self._outcomes: deque[Outcome] = deque()
         self._news: deque[News] = deque()
-        self._wakeup: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wakeup = threading.Lock()  # free: there is a wakeup
+        self._wakeup.acquire()
 
     def post(self, event: Event) -> None:
         """Post an event, from any thread."""
@@ -37,7 +39,8 @@ class Mailbox:
 
     def notify(self) -> None:
         """Wake the poll thread, from any thread."""
-        self._wakeup.put(None)
+        with contextlib.suppress(RuntimeError):  # there is a wakeup already
+            self._wakeup.release()
 
     @property
     def is_empty(self) -> bool:
@@ -45,13 +48,11 @@ class Mailbox:
         return not self._outcomes
 
     def wait(self, timeout: float) -> None:
-        """Wait for a wakeup, at most ``timeout`` seconds. For the poll thread."""
-        try:
-            self._wakeup.get(timeout=timeout) if timeout > 0 else self._wakeup.get_nowait()
-            while True:
-                self._wakeup.get_nowait()
-        except queue.Empty:
-            return
+        """Wait for a wakeup, at most ``timeout`` seconds. For the poll thread.
+
+        ``SimpleQueue.get`` never returns if a signal interrupts it after its time is up (CPython 3.11).
+        """
+        self._wakeup.acquire(timeout=max(0.0, timeout))
 
     def take(self) -> Sequence[Event]:
         """Return every event posted so far: the news, and then the outcomes in order. For the poll thread.

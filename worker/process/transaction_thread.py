@@ -86,7 +86,7 @@ class _Worker:
     def __init__(self, transactor: Transactor, notify: Callable[[], None], unfinished: Transaction | None) -> None:
         self.transactor = transactor
         self.requests: queue.SimpleQueue[Transaction] = queue.SimpleQueue()
-        self.endings: queue.SimpleQueue[Ended] = queue.SimpleQueue()
+        self.endings: queue.Queue[Ended] = queue.Queue()  # see ``Mailbox.wait``
         self.failure: BaseException | None = None
         self._notify = notify
         self._unfinished = unfinished

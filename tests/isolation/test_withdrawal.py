@@ -123,66 +123,71 @@ def test_all_data_of_a_task_arrive_in_the_child(rig: Rig) -> None:
     assert outcome.result.decode() == ("requests/3/1 1 b'key' {'a': b'1', 'b': None} later one,still later")
 
 
+class PageWords:
+    """The words of the page, as the child uses them."""
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+
+    def __getitem__(self, at: int) -> int:
+        return self._words[at]
+
+    def __setitem__(self, at: int, value: int) -> None:
+        self._words[at] = value
+
+
+class InOneProcess:
+    """Both sides of a link in this process. Three tasks were sent."""
+
+    def __init__(self) -> None:
+        self._child = ChildProcess(os.eventfd(0, os.EFD_NONBLOCK))
+        self.link = Link(self._child, [TOPIC])
+        lease = Lease(Partition(TOPIC, 0))
+        values = [encode_request(1, f"task-{at}") for at in range(3)]
+        self.tasks = [Task(Record(lease.partition, at, None, value), lease, 1) for at, value in enumerate(values)]
+        self.link.send(self.tasks)
+
+    def serve(self, words: type[PageWords]) -> list[str]:
+        """Let the child run everything that was sent, with these words. Return the payloads of the tasks that ran."""
+        ran: list[str] = []
+        inner = Child(config(), lambda request, _context: ran.append(request.payload), self._child.channel)
+        inner._words = words(inner._words)  # type: ignore[assignment]
+        self._child.finish()
+        inner.serve()
+        return ran
+
+
 def test_a_withdrawn_task_is_not_started_by_a_second_withdrawal() -> None:
     """The second one comes when the child has announced the task and has not yet read that it must skip it."""
-    child = ChildProcess(os.eventfd(0, os.EFD_NONBLOCK))
-    link = Link(child, [TOPIC])
-    ran: list[str] = []
+    one = InOneProcess()
+    link, tasks = one.link, one.tasks
     again: list[list[Task]] = []
-    inner = Child(config(), lambda request, _context: ran.append(request.payload), child.channel)
-    lease = Lease(Partition(TOPIC, 0))
-    values = [encode_request(1, f"task-{at}") for at in range(3)]
-    tasks = [Task(Record(lease.partition, at, None, value), lease, 1) for at, value in enumerate(values)]
-    link.send(tasks)
     assert link.withdraw() == tasks
     link.send(tasks[1:])
 
-    class Words:
-        def __init__(self, words: memoryview) -> None:
-            self._words = words
-
-        def __getitem__(self, at: int) -> int:
-            return self._words[at]
-
+    class Words(PageWords):
         def __setitem__(self, at: int, value: int) -> None:
-            self._words[at] = value
+            super().__setitem__(at, value)
             if at == STARTED and value == 1 and not again:
                 again.append(link.withdraw())
 
-    inner._words = Words(inner._words)  # type: ignore[assignment]
-    child.finish()
-    inner.serve()
+    assert one.serve(Words) == []
     assert again == [tasks[1:]]
-    assert ran == []
 
 
 def test_a_withdrawal_between_the_childs_two_reads_does_not_skip_a_task_that_counts_as_running() -> None:
     """Otherwise a later task of its group could start before it comes back."""
-    child = ChildProcess(os.eventfd(0, os.EFD_NONBLOCK))
-    link = Link(child, [TOPIC])
-    ran: list[str] = []
+    one = InOneProcess()
+    link = one.link
     back: list[list[Task]] = []
-    inner = Child(config(), lambda request, _context: ran.append(request.payload), child.channel)
-    lease = Lease(Partition(TOPIC, 0))
-    tasks = [Task(Record(lease.partition, at, None, encode_request(1, f"task-{at}")), lease, 1) for at in range(3)]
-    link.send(tasks)
 
-    class Words:
-        def __init__(self, words: memoryview) -> None:
-            self._words = words
-
+    class Words(PageWords):
         def __getitem__(self, at: int) -> int:
             found = self._words[at]
             if at in (SKIP_FROM, SKIP_UNTIL) and not back:
                 back.append(link.withdraw())
             return found
 
-        def __setitem__(self, at: int, value: int) -> None:
-            self._words[at] = value
-
-    inner._words = Words(inner._words)  # type: ignore[assignment]
-    child.finish()
-    inner.serve()
-    assert back == [tasks[1:]]
-    assert ran == ["task-0"]
+    assert one.serve(Words) == ["task-0"]
+    assert back == [one.tasks[1:]]
     assert link.started == 1, "the skipped tasks have not started"

@@ -14,7 +14,7 @@ offsets are relative to the committed one. Readers skip unknown fields, so later
 ``p``     of these offsets, the ones that wait for their next attempt: a crash was not their fault
 ``d``     run lengths of offsets that are unanswered, answered, unanswered … from the lowest unanswered one on
 ``x``     detached tasks: offset, attempt and holder, with ``-`` behind the holder if the task is vacated
-``t``     the transaction this was committed in
+``t``     a number that no other commit of this process has, in transactions
 ========  ==========================================================================================================
 """
 

@@ -23,9 +23,9 @@ _OFFSET = operator.attrgetter("offset")
 class OrderingGroup(Generic[T]):
     """Tasks of one partition or one key. They start in offset order, and none overtakes another.
 
-    The executor sets ``blocked`` when an attempt fails. Then it starts no task of the group until the poll thread has
-    taken back every task of the group that was in flight. A long task that runs beside others blocks its group in the
-    same way, so that the tasks behind it wait for its end.
+    The executor sets ``blocked`` when an attempt fails or may not have started. Then it starts no task of the group
+    until the poll thread has taken back every task of the group that was in flight. A long task that runs beside others
+    blocks its group in the same way, so that the tasks behind it wait for its end.
     """
 
     __slots__ = ("_returned", "beside", "blocked", "detached", "in_flight", "queue", "ready_at", "unanswered")

@@ -65,7 +65,7 @@ class Executor(Protocol):
 
     The executor posts one ``Outcome`` to the mailbox for each submitted task that is not withdrawn. Before each start
     it checks whether it is closed, the task's lease is leaving, or its ordering group is blocked. Such a task comes
-    back as ``NOT_STARTED``. When an attempt does not succeed, the executor blocks the group.
+    back as ``NOT_STARTED``. When an attempt does not succeed, or may not have started, the executor blocks the group.
     """
 
     closed: bool  # set by the poll thread: no new task may start
@@ -95,9 +95,9 @@ class Executor(Protocol):
         """Return the tasks that run beside it: a long one and others. No task waits for them."""
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
-        """Cancel the running tasks with one of these claims (None: any), and return them.
+        """Cancel the running tasks with one of these claims (None: any), and return them; of a batch, one.
 
-        Further calls have no effect: the first reason stays.
+        Further calls change nothing: the first reason stays.
         """
 
     def cancel_task(self, task: Task, reason: Reason) -> bool:
@@ -114,3 +114,8 @@ def all_running(executor: Executor) -> list[Running]:
     """Return the running task and those beside it."""
     running = executor.running
     return [*executor.beside] if running is None else [*executor.beside, running]
+
+
+def running_tasks(executor: Executor) -> list[Task]:
+    """Return all tasks that run; of a batch, those that are not settled yet."""
+    return [task for one in all_running(executor) for task in one.tasks]

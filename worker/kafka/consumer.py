@@ -1,6 +1,7 @@
 """The consumer port over confluent-kafka. Poll thread only, because a second thread would starve at the client's lock.
 
-The partitions of the member, and how they are assigned and revoked, are in ``member_partitions``.
+Only ``close`` runs in another thread, and the poll thread waits for it. The partitions of the member, and how they are
+assigned and revoked, are in ``member_partitions``.
 """
 
 from __future__ import annotations

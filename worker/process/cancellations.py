@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from worker.executors.port import all_running
+from worker.executors.port import running_tasks
 from worker.process.long_tasks import origin_of
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Cancellations:
     def _running(self, origin: Origin) -> Task | None:
         """Return the task of this request if it is running, alone or in a batch."""
         # Perhaps also a start of an earlier lease.
-        running = [task for one in all_running(self._executor) for task in one.tasks if task.claim.valid]
-        return next((task for task in running if origin_of(task) == origin), None)
+        running = running_tasks(self._executor)
+        return next((task for task in running if task.claim.valid and origin_of(task) == origin), None)
 
     def _see_to(self, origin: Origin, owned: OwnedPartition, running: Task | None, now: float) -> None:
         if owned.is_settled(origin.offset):

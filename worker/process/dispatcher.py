@@ -9,7 +9,7 @@ import structlog
 
 from worker.core.dispatch import rule_for_batches, rule_for_singles
 from worker.core.flow import TaskDuration
-from worker.executors.port import all_running
+from worker.executors.port import all_running, running_tasks
 from worker.process.responder import is_full
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class Dispatcher:
     def _report(self, task: Task, reason: Reason, now: float) -> None:
         if task in self.cancelled:
             return
-        running = {task for one in all_running(self._executor) for task in one.tasks}
+        running = set(running_tasks(self._executor))
         self.cancelled = {task: at for task, at in self.cancelled.items() if task in running} | {task: now}
         self._metrics.add("cancellations_total", label=reason)
         record = task.record
@@ -197,5 +197,5 @@ class Dispatcher:
 
     def is_blocked(self, now: float) -> bool:
         """Return whether a given-up task, which ignored its cancellation, still occupies the executor."""
-        tasks = [task for one in all_running(self._executor) for task in one.tasks if not task.claim.valid]
+        tasks = [task for task in running_tasks(self._executor) if not task.claim.valid]
         return any(now - self.cancelled.get(task, now) >= self._config.cancel_wait for task in tasks)

@@ -10,7 +10,7 @@ from worker.core.fetch_fairness import FetchFairness
 from worker.core.flow import BUFFER_BYTES, BUFFER_RECORDS, FetchPlan, FlowControl, has_its_share
 from worker.core.model import key_text
 from worker.core.task_state import Origin
-from worker.executors.port import all_running
+from worker.executors.port import running_tasks
 
 if TYPE_CHECKING:
     from worker.core.model import PartitionEnd, Record, Task
@@ -150,8 +150,7 @@ class Fetcher:
 
     def _unstarted(self, owned: OwnedPartition) -> int:
         """Return how many tasks of this partition the executor has that do not run yet."""
-        running = [task for one in all_running(self._executor) for task in one.tasks]
-        return owned.in_flight - sum([task.claim is owned.lease for task in running])
+        return owned.in_flight - sum([task.claim is owned.lease for task in running_tasks(self._executor)])
 
     def _until_due(self, now: float) -> float:
         """Return the seconds until something is due by the clock, at most ``IDLE_WAIT``."""

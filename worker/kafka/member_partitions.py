@@ -1,4 +1,4 @@
-"""The partitions of one member of the group, from assignment until they are gone. Poll thread, or one that it waits for.
+"""The partitions of one member of the group, from assignment until they are gone. Poll thread, or one it waits for.
 
 **Assignment.** A new partition begins at the group's committed offset. If the coordinator or the owner cannot say which
 that is, the partition is assigned paused, and the consumer tries again between polls.

@@ -9,8 +9,8 @@ import pytest
 
 from tests.process_fake.stand_ins import StandInExecutor, Work, failing
 from tests.process_fake.world import GROUP, REQUESTS, STATES, World
-from worker.codec import OK
-from worker.core.task_state import RUNNING, WAITING, Origin, TaskState
+from worker.codec import CANCELLED, OK
+from worker.core.task_state import CANCELLING, RUNNING, WAITING, Origin, TaskState
 from worker.errors import ExitCode
 from worker.process.status_block import Command
 from worker.state.records import decode, encode_state, state_key
@@ -257,6 +257,31 @@ def test_an_owner_that_keeps_its_partition_writes_over_a_record_of_a_later_start
     world.run(4)
     state = known(world)
     assert (state.checkpoint, state.worker, state.epoch) == (b"ours", process.consumer.name, 6)
+
+
+@pytest.mark.parametrize("late_state", [RUNNING, WAITING, CANCELLING])
+def test_a_record_that_came_after_its_partition_had_begun_counts(world: World, late_state: str) -> None:
+    """The connections of the former owner were cut, so its last records reached the topic late."""
+    first, busy = start(world), start(world)
+    world.until(lambda: first.owned == [0] and busy.owned == [1])
+    world.request("other", 1, work=Work(30.0))
+    world.request("long", work=Work(50.0, reports=((1.0, b"1"),)))
+    world.run(3)
+    before = known(world)
+    world.crash(first)
+    world.until(lambda: busy.owned == [0, 1])
+    world.run(2)
+    assert (known(world).state, known(world).checkpoint) == (WAITING, b"1")
+    assert (0, 0, 1) not in busy.starts
+    late = dataclasses.replace(before, checkpoint=b"2", state=late_state, updated_ns=before.updated_ns + 1)
+    world.write_state(state_key(ORIGIN), encode_state(late), ORIGIN)
+    world.run(2)
+    if late_state == CANCELLING:
+        assert [answer.outcome for answer in world.answers()] == [CANCELLED]
+        return
+    assert (known(world).state, known(world).checkpoint) == (WAITING, b"2")
+    world.until(lambda: len(world.answers()) == 2)
+    assert resumes(busy) == [None, b"2"]
 
 
 def test_a_partition_waits_for_its_states(world: World) -> None:

@@ -78,6 +78,14 @@ class LongTask:
         """Write the record again after an earlier start wrote its own, so that compaction keeps ours."""
         self._urgent = True
 
+    def saved_late(self, other: TaskState) -> None:
+        """Adopt the checkpoint that the former owner saved after this process had read the topic. No start runs."""
+        state = self.state
+        self.state = dataclasses.replace(
+            state, checkpoint=other.checkpoint, checkpoint_epoch=other.checkpoint_epoch, progress=other.progress
+        )
+        self._urgent = True
+
     def outranked(self, epoch: int, now: float) -> None:
         """Hold back the record, because a later start has written it or another process has removed it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,8 @@ class LongTasks:
 
     def _adopt(self, state: TaskState) -> LongTask:
         """Take over a record that an earlier start has left on the topic."""
-        task = self.tasks[state.origin] = LongTask(state, announced=True)
+        # With our name: the reader does not pass on what this process writes about it.
+        task = self.tasks[state.origin] = LongTask(dataclasses.replace(state, worker=self._config.name), announced=True)
         return task
 
     def pending(self, partition: Partition | None = None) -> bool:
@@ -221,7 +223,8 @@ class LongTasks:
         if change.kind in (Kind.STATE, Kind.STALE):
             other = self.table.states.pop(change.origin, None)
             if other is not None and other.start == tracked.state.start:
-                return  # our own record, which is read again when the partition comes back
+                self._take_late(other, tracked)
+                return
             if change.kind is Kind.STATE and change.origin.place not in self._assignment.partitions:
                 self._detached.pop(change.origin, None)  # another process has taken the task over
                 return
@@ -231,6 +234,20 @@ class LongTasks:
                 tracked.outranked(other.epoch, now)
         elif change.kind is Kind.SETTLED and tracked.announced and not tracked.answered:
             tracked.outranked(0, now)
+
+    def _take_late(self, other: TaskState, tracked: LongTask) -> None:
+        """Handle a record about the start that ``tracked`` describes.
+
+        If it is not our own, which is read again when the partition comes back, the former owner wrote it before it
+        noticed that it had lost the partition.
+        """
+        if other.worker == self._config.name or tracked.state.state != WAITING:
+            return
+        if other.state == CANCELLING:  # see ``cancelled_before``
+            del self.tasks[other.origin]
+            self.table.states[other.origin] = other
+        else:
+            tracked.saved_late(other)
 
     def _watch(self, running: Running) -> None:
         """Check whether a running task has become long, or resumes an earlier start."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.unit.support import PARTITION, a_task
-from worker.core.commit_metadata import decode, without_transaction
+from worker.core import commit_metadata
+from worker.core.commit_metadata import decode, transaction_id_of
 from worker.core.commits import ANSWER_SECONDS
 from worker.core.model import Partition
 from worker.kafka.ports import KafkaFailure, Position
@@ -231,5 +233,31 @@ def test_two_transactions_of_offsets_never_commit_the_same_metadata() -> None:
     bench.tick()
     first, second = [sent[PARTITION] for sent in bench.client.sent]
     assert first.offset == second.offset
-    assert without_transaction(first.metadata) == without_transaction(second.metadata)
+    assert decode(first.metadata, 42) == dataclasses.replace(
+        decode(second.metadata, 42), transaction_id=transaction_id_of(first.metadata)
+    )
     assert first.metadata != second.metadata
+
+
+def test_a_partition_is_clean_although_its_metadata_fit_only_without_the_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The errors of earlier attempts are left out beside the number of the transaction."""
+    bench = Bench("exactly-once")
+    bench.answer()
+    task = bench.start()
+    task.attempt = 1
+    bench.owned.fail(task, "ValueError")
+    bench.owned.requeue(task, 1e9)
+    bench.owned.leave()
+    monkeypatch.setattr(
+        commit_metadata, "LIMIT", len(bench.committer.prepare(bench.owned, clean=True).position.metadata) - 1
+    )
+    bench.owned.changed = True
+    bench.tick()
+    bench.answer(1)
+    committed = bench.owned.committed
+    assert committed is not None
+    assert decode(committed.metadata, 42).attempts == {42: 1}
+    assert not decode(committed.metadata, 42).errors
+    assert bench.committer.is_clean(bench.owned)

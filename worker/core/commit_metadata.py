@@ -120,10 +120,9 @@ def characters_per_task(distance: int) -> int:
     return 2 * len(f"{distance:x}") + 6
 
 
-def without_transaction(text: str) -> str:
-    """Return the text without the number of the transaction that committed it."""
-    rest = text.rsplit(" t", 1)[0]
-    return rest if rest.count(" ") > 1 else ""
+def transaction_id_of(text: str) -> str:
+    """Return the number of the transaction that committed this text, empty if there was none."""
+    return text.rpartition(" t")[2] if " t" in text else ""
 
 
 def _lowest(metadata: CommitMetadata, offset: int) -> int:

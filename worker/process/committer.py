@@ -127,8 +127,9 @@ class Committer:
             return True
         if owned.committed is None or owned.committing:
             return False
-        offset, text = owned.committed
-        return self._position(owned, clean=True)[0] == (offset, commit_metadata.without_transaction(text))
+        # With the same number, because a long text has less room for the rest beside it.
+        transaction_id = commit_metadata.transaction_id_of(owned.committed.metadata)
+        return self._position(owned, clean=True, transaction_id=transaction_id)[0] == owned.committed
 
     @property
     def pending(self) -> bool:

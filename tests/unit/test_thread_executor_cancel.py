@@ -157,7 +157,7 @@ def test_a_batch_is_not_cancelled_if_the_lease_of_a_settled_task_ends() -> None:
     assert not dispatcher.is_blocked(1.0)
     other.end()
     dispatcher.check(2.0)
-    assert list(dispatcher.cancelled) == [second]
+    assert dispatcher.cancelled == {first: 2.0}
     assert dispatcher.is_blocked(3.0)
     go_on.set()
     outcomes: list[Event] = []
@@ -165,6 +165,47 @@ def test_a_batch_is_not_cancelled_if_the_lease_of_a_settled_task_ends() -> None:
         mailbox.wait(LONG)
         outcomes += mailbox.take()
     assert [one.result for one in outcomes if isinstance(one, Outcome)] == [b"", b"revoked"]
+
+
+def test_a_cancelled_batch_is_blocked_however_many_tasks_it_settles() -> None:
+    """It is reported once. A batch whose tasks are all settled is cancelled too, because the next ones wait for it."""
+    settle, settled, end, mailbox = threading.Semaphore(0), threading.Semaphore(0), threading.Event(), Mailbox()
+    lease = Lease(PARTITION)
+    tasks = [a_task(offset=offset, lease=lease) for offset in (1, 2)]
+    reasons: list[str | None] = []
+
+    def handler(batch: Batch, context: BatchContext) -> None:
+        for task in batch:
+            assert settle.acquire(timeout=LONG)
+            batch.ack(task)
+            settled.release()
+        assert end.wait(LONG)
+        reasons.append(context.cancelled.reason)
+
+    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
+    shared = MagicMock()
+    shared.config.cancel_wait = 5.0
+    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
+    dispatcher.in_flight = 1
+    executor.start()
+    executor.submit(tasks)
+    settle.release()
+    assert settled.acquire(timeout=LONG)
+    lease.end()
+    for now in (1.0, 3.0):
+        dispatcher.check(now)
+    settle.release()
+    assert settled.acquire(timeout=LONG)
+    for now in (4.0, 5.0):
+        dispatcher.check(now)
+    assert dispatcher.cancelled == {tasks[0]: 1.0}
+    assert not dispatcher.is_blocked(5.9)
+    assert dispatcher.is_blocked(6.0)
+    assert executor.cancel("drain") == [tasks[0]]
+    end.set()
+    while not reasons:
+        mailbox.wait(0.01)
+    assert reasons == ["revoked"]
 
 
 def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:
@@ -188,7 +229,7 @@ def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:
     assert running.task is first
     assert not executor.check()
     assert executor.cancel("revoked", [Lease(OTHER)]) == []
-    assert executor.cancel("revoked", [other]) == [second]
+    assert executor.cancel("revoked", [other]) == [first]
     outcomes: list[Event] = []
     while len(outcomes) < 2:
         mailbox.wait(LONG)

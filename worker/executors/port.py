@@ -24,7 +24,7 @@ class Running(NamedTuple):
 
     task: Task
     seconds: float
-    tasks: Sequence[Task]  # the task, or all tasks of the batch that are not settled yet
+    tasks: Sequence[Task]  # the task, or the tasks of the batch that are not settled yet (all, if every one is)
     pid: int = 0  # of the child process that runs it; 0 if it runs in this process
 
     def is_long(self, long_after: float) -> bool:
@@ -95,7 +95,7 @@ class Executor(Protocol):
         """Return the tasks that run beside it: a long one and others. No task waits for them."""
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
-        """Cancel the running tasks with one of these claims (None: any), and return them; of a batch, one.
+        """Cancel the running tasks with one of these claims (None: any), and return them; of a batch, the first.
 
         Further calls change nothing: the first reason stays.
         """

@@ -174,12 +174,11 @@ class BatchExecutor(_ThreadExecutor):
 
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         """See ``Executor``."""
-        tasks = self._runner.open_tasks()
-        task = next((task for task in tasks if claims is None or task.claim in claims), None)
-        if task is None:
+        running = self.running
+        if running is None or (claims is not None and all(task.claim not in claims for task in running.tasks)):
             return []
-        self._runner.cancel(reason, task)
-        return [task]
+        self._runner.cancel(reason, running.task)
+        return [running.task]
 
     def cancel_task(self, task: Task, reason: Reason) -> bool:
         """See ``Executor``."""

@@ -204,9 +204,11 @@ class BatchRunner:
         return None if current is None else (current.tasks[0], time.perf_counter() - current.started)
 
     def open_tasks(self) -> Sequence[Task]:
-        """Return the tasks of the running batch that are not settled yet."""
+        """Return the tasks of the running batch that are not settled yet; all of them if every one is settled."""
         current = self._current
-        return [member.task for member in current.batch if current.batch.is_open(member)] if current else ()
+        if current is None:
+            return ()
+        return [member.task for member in current.batch if current.batch.is_open(member)] or current.tasks
 
     def cancel(self, reason: Reason, task: Task) -> None:
         """Cancel the running batch, if this is one of its tasks."""

@@ -9,7 +9,7 @@ import structlog
 
 from worker.core.dispatch import rule_for_batches, rule_for_singles
 from worker.core.flow import TaskDuration
-from worker.executors.port import all_running, running_tasks
+from worker.executors.port import all_running
 from worker.process.responder import is_full
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Dispatcher:
         self._store = store
         self._dispatched_at = -math.inf
         self._gathering_since: float | None = None  # when the first task of a batch was ready
-        self.cancelled: dict[Task, float] = {}  # running tasks that were cancelled -> when
+        self.cancelled: dict[Task, float] = {}  # running tasks, or first tasks of batches, that were cancelled -> when
 
     @property
     def in_slot(self) -> int:
@@ -189,7 +189,7 @@ class Dispatcher:
     def _report(self, task: Task, reason: Reason, now: float) -> None:
         if task in self.cancelled:
             return
-        running = set(running_tasks(self._executor))
+        running = {task for one in all_running(self._executor) for task in (one.task, *one.tasks)}
         self.cancelled = {task: at for task, at in self.cancelled.items() if task in running} | {task: now}
         self._metrics.add("cancellations_total", label=reason)
         record = task.record
@@ -197,5 +197,5 @@ class Dispatcher:
 
     def is_blocked(self, now: float) -> bool:
         """Return whether a given-up task, which ignored its cancellation, still occupies the executor."""
-        tasks = [task for task in running_tasks(self._executor) if not task.claim.valid]
-        return any(now - self.cancelled.get(task, now) >= self._config.cancel_wait for task in tasks)
+        ended = [one.task for one in all_running(self._executor) if not all(task.claim.valid for task in one.tasks)]
+        return any(now - self.cancelled.get(task, now) >= self._config.cancel_wait for task in ended)

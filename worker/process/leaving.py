@@ -138,11 +138,11 @@ class Leaving:
         self._holder.give_up()
         sent = False
         while not limit.passed(self._clock()):
-            if not self._committer.in_flight:
-                if not (sent or self._responder.busy):
-                    self._committer.commit_clean(self._clock())
-                    sent = True
-                elif sent and not self._holder.gives_up(self._clock()):
-                    return
+            marks_wait = self._holder.gives_up(self._clock())
+            if not (sent or self._committer.in_flight or self._responder.busy):
+                self._committer.commit_clean(self._clock())
+                sent = True
+            elif sent and not (marks_wait or self._committer.in_flight):
+                return
             self._consumer.poll(1, POLL_WAIT)
             self._responder.serve(0, self._clock())  # a commit may be a transaction

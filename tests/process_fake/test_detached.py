@@ -336,6 +336,20 @@ def test_a_task_is_not_taken_over_before_a_commit_records_that_it_is_vacated(wor
 
 
 @GUARANTEES
+def test_the_owner_commits_a_vacated_task_again_if_a_late_commit_has_replaced_it(world: World, guarantee: str) -> None:
+    """Otherwise it would wait for its next commit, up to an hour, because the holder still reads the entry before."""
+    holder, owner = detached(world, guarantee)
+    committed = world.broker.group(GROUP).committed
+    before = committed[Partition(REQUESTS, 0)]
+    world.clock.freeze(holder._fibre)
+    world.until(lambda: all(task.vacated for task in world.noted().detached.values()))
+    committed[Partition(REQUESTS, 0)] = before
+    assert not any(task.vacated for task in world.noted().detached.values())
+    world.until(lambda: (0, 0, 2) in owner.starts, seconds=20)
+    each_once(world)
+
+
+@GUARANTEES
 def test_a_holder_that_was_frozen_does_not_answer_a_task_that_has_another_holder(world: World, guarantee: str) -> None:
     """The task is detached a second time, so it has an entry, which names the other holder."""
     holder, owner = detached(world, guarantee, work=[Work(60.0), Work(400.0)])

@@ -258,6 +258,6 @@ def test_a_partition_is_clean_although_its_metadata_fit_only_without_the_number(
     bench.answer(1)
     committed = bench.owned.committed
     assert committed is not None
-    assert decode(committed.metadata, 42).attempts == {42: 1}
-    assert not decode(committed.metadata, 42).errors
+    assert decode(committed[1], 42).attempts == {42: 1}
+    assert not decode(committed[1], 42).errors
     assert bench.committer.is_clean(bench.owned)

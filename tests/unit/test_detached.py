@@ -79,6 +79,12 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     assert read_mark(task, released_mark(claim, 1, 12.5)) == Mark(MarkKind.RELEASED, 1, 12.5)
 
 
+def test_a_mark_of_an_earlier_version_has_no_pause() -> None:
+    """It has the time of the next attempt instead, which would be a pause of decades."""
+    claim = DetachedClaim(Lease(PLACE), 7, 2, HOLDER)
+    assert read_mark(Detached(2, HOLDER), released_mark(claim, 1, 1_795_000_000.0)) == Mark(MarkKind.RELEASED, 1, 0.0)
+
+
 def test_the_mark_of_another_holder_does_not_count() -> None:
     """A process may detach the same task twice, and a topic may be created again under the same name."""
     claim = DetachedClaim(Lease(PLACE), 7, 2, HOLDER)

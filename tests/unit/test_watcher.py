@@ -30,16 +30,16 @@ def position(entry: Detached) -> Position:
     ("task", "recorded", "visible", "mark"),
     [
         (VACATED, True, position(VACATED), ABSENT),
-        (VACATED, True, position(NAMED), UNKNOWN),
-        (VACATED, True, None, UNKNOWN),
+        (VACATED, True, position(NAMED), None),
+        (VACATED, True, None, None),
         (VACATED, True, FAILED, UNKNOWN),
         (VACATED, False, position(NAMED), ABSENT),
         (NAMED, True, position(NAMED), ABSENT),
     ],
-    ids=["visible", "not-yet-visible", "nothing-committed", "no-reply", "not-recorded", "not-vacated"],
+    ids=["visible", "replaced-or-not-yet-visible", "nothing-committed", "no-reply", "not-recorded", "not-vacated"],
 )
 def test_the_mark_of_a_vacated_task_counts_only_once_its_holder_can_see_that(
-    task: Detached, recorded: bool, visible: Position | KafkaFailure | None, mark: Mark
+    task: Detached, recorded: bool, visible: Position | KafkaFailure | None, mark: Mark | None
 ) -> None:
     """The commit of the vacated entry is confirmed, but another process may still read the entry before it."""
 

@@ -37,6 +37,7 @@ TOKEN_LENGTH = 8
 MOST_MARKS = 12  # read in one round, because the client keeps a consumer for each
 NEXT_MARKS = 4  # of those that were not read in the round before, because each of them takes a new consumer
 ABSENT_SECONDS = 5.0  # between two views of the group, neither of which may show the holder
+_A_TIME = 10**12  # milliseconds: earlier versions wrote when the next attempt may start, not a pause
 _PREFIX = "kw1"
 _SEPARATOR = "."
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -158,7 +159,8 @@ def read_mark(task: Detached, committed: tuple[int, str] | None) -> Mark:
     try:
         if text.startswith("s"):
             return Mark(MarkKind.SETTLED, int(fields[0], 16))
-        return Mark(MarkKind.RELEASED, int(fields[0], 16), int(fields[2], 16) / 1000)
+        pause = int(fields[2], 16)
+        return Mark(MarkKind.RELEASED, int(fields[0], 16), 0.0 if pause >= _A_TIME else pause / 1000)
     except (ValueError, IndexError):
         return UNKNOWN
 

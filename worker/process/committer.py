@@ -128,7 +128,7 @@ class Committer:
         if owned.committed is None or owned.committing:
             return False
         # With the same number, because a long text has less room for the rest beside it.
-        transaction_id = commit_metadata.transaction_id_of(owned.committed.metadata)
+        transaction_id = commit_metadata.transaction_id_of(owned.committed[1])
         return self._position(owned, clean=True, transaction_id=transaction_id)[0] == owned.committed
 
     @property

@@ -62,9 +62,9 @@ class _Watched(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What the coordinators reported."""
+    """What the coordinators reported. A mark is None if the group's metadata do not have our entry of the task."""
 
-    marks: list[Mark]
+    marks: list[Mark | None]
     members: list[MemberView] | None
 
 
@@ -132,6 +132,9 @@ class Watcher:
         for one, mark in zip(watched, seen.marks, strict=True):
             if one.owned.lease.leaving or one.owned.detached.get(one.offset) != one.task:
                 continue  # the task has changed since its mark was requested
+            if mark is None:
+                one.owned.changed = True  # perhaps a late copy of an earlier commit has replaced it: commit it again
+                continue
             step = next_step(one.task, mark, missing=self._is_missing(one.task), recorded=one.recorded)
             if step is Step.SETTLE:
                 self._settle(one, now)
@@ -199,7 +202,7 @@ def _see(client: GroupClient, group: str, watched: Sequence[_Watched], *, looks:
     return _Seen(marks, None if isinstance(members, KafkaFailure) else members)
 
 
-def _read(client: GroupClient, group: str, one: _Watched) -> Mark:
+def _read(client: GroupClient, group: str, one: _Watched) -> Mark | None:
     """Read the mark of a task. If the task is vacated, its holder must be able to see that before.
 
     The holder reads the group's metadata without waiting for open transactions. A transaction counts as committed
@@ -208,7 +211,9 @@ def _read(client: GroupClient, group: str, one: _Watched) -> Mark:
     partition = one.owned.partition
     if one.task.vacated and one.recorded:
         visible = client.committed(group, partition, stable=False)
-        if isinstance(visible, KafkaFailure) or entry_of(one.offset, visible) != one.task:
+        if isinstance(visible, KafkaFailure):
             return UNKNOWN
+        if entry_of(one.offset, visible) != one.task:
+            return None
     found = client.committed(mark_group(group, partition, one.offset, one.task.holder), partition, stable=True)
     return UNKNOWN if isinstance(found, KafkaFailure) else read_mark(one.task, found)

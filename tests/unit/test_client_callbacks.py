@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -10,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from worker.client import submitter as submitter_module
+from worker.client.answers import Answers
+from worker.client.book import Book
+from worker.client.errors import TooManyInFlightError
+from worker.client.futures import TaskFuture
+from worker.client.ids import Origin
 from worker.client.submitter import Submission, Submitter
-from worker.core.model import Partition
+from worker.codec import Response
+from worker.core.model import Partition, Record
 from worker.errors import BrokerError
 
 if TYPE_CHECKING:
-    from worker.client.futures import TaskFuture
     from worker.client.ids import TaskId
 
 
@@ -99,3 +106,63 @@ def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPa
     submitter._thread.join(5)
     with pytest.raises(BrokerError, match="an error of ours"):
         submitter.submit(Submission(None, b"2", ()))
+
+
+def test_a_callback_of_a_confirmation_does_not_wait_for_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its thread empties the queue."""
+    monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
+    answers: Any = SimpleNamespace(
+        failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0), expect=lambda *_: None
+    )
+    submitter = Submitter({}, "requests", 10, answers)
+    raised: queue.Queue[BaseException] = queue.Queue()
+
+    def follow_up(_delivered: object) -> None:
+        monkeypatch.setattr(FakeProducer, "send", lambda *_, **__: False)
+        try:
+            submitter.submit(Submission(None, b"2", ()))
+        except TooManyInFlightError as error:
+            raised.put(error)
+
+    submitter._producer.poll = lambda _timeout: time.sleep(0.01)  # type: ignore[method-assign]
+    first = submitter.submit(Submission(None, b"1", ()))
+    first.delivered.add_done_callback(follow_up)
+    del submitter._producer.poll
+    try:
+        assert raised.get(timeout=5)
+    finally:
+        submitter.refuse("over")
+
+
+def test_a_callback_that_exits_loses_no_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the client, which fails all futures that it knows."""
+    monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
+    known: list[TaskFuture] = []
+    answers: Any = SimpleNamespace(
+        failure=None,
+        threads=[],
+        book=SimpleNamespace(mark=lambda: 0),
+        expect=lambda future, task_id, mark: known.append(future),
+    )
+    submitter = Submitter({}, "requests", 10, answers)
+    submitter._producer.poll = lambda _timeout: time.sleep(0.01)  # type: ignore[method-assign]
+    future = submitter.submit(Submission(None, b"1", ()))
+    future.delivered.add_done_callback(lambda _delivered: sys.exit(1))
+    del submitter._producer.poll
+    submitter._thread.join(5)
+    assert known == [future]
+
+
+def test_a_callback_that_exits_leaves_no_other_future_of_its_answer_unresolved() -> None:
+    first, second = TaskFuture(), TaskFuture()
+    first.add_done_callback(lambda _done: sys.exit(1))
+    book = Book(1000, 0)
+    origin = Origin("requests", 0, 7)
+    for future in (first, second):
+        book.expect(future, origin, 1)
+    response = Response(result=b"x", isprocessed=True)
+    response.origin.topic, response.origin.partition, response.origin.offset = origin
+    answers: Any = SimpleNamespace(book=book)
+    with pytest.raises(SystemExit):
+        Answers._take(answers, [Record(Partition("acks", 0), 0, None, response.SerializeToString())])
+    assert (first.result(0), second.result(0)) == (b"x", b"x")

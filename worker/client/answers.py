@@ -134,8 +134,9 @@ class Answers:
             with contextlib.suppress(MalformedError):  # not an answer, so not ours
                 response = decode_answer(record.value)
                 origin = Origin(response.origin.topic, response.origin.partition, response.origin.offset)
-                for future in self.book.take(origin, record.value or b""):
-                    future.answer(value_of(response, origin))
+                with contextlib.ExitStack() as each:  # all of them, even if a callback of one calls sys.exit
+                    for future in self.book.take(origin, record.value or b""):
+                        each.callback(future.answer, value_of(response, origin))
 
     def _look_back(self) -> None:
         while (ids := self._sought.get()) is not None:

@@ -49,13 +49,18 @@ class Submitter:
     # -- any thread
 
     def submit(self, submission: Submission) -> TaskFuture:
-        """Send a request, waiting while too many are in flight."""
+        """Send a request, waiting while too many are in flight.
+
+        In a callback of ``delivered``, raise TooManyInFlightError if the producer's queue is full.
+        """
         self._check()
         # In a callback do not wait: its thread takes the answers that make room, so that nobody would make any.
         counted = threading.current_thread() not in (self._thread, *self._answers.threads)
         while counted and not self._room.acquire(timeout=_LOOK):
             self._check()
         while (future := self._send(submission, counted=counted)) is None:
+            if threading.current_thread() is self._thread:
+                raise TooManyInFlightError("the producer's queue is full, and the thread of this callback empties it")
             time.sleep(_LOOK)
         return future
 
@@ -121,8 +126,10 @@ class Submitter:
 
     def _confirmed(self, future: TaskFuture, mark: int, place: Partition, offset: int, timestamp_ms: int) -> None:
         task_id = TaskId(Origin(*place, offset), timestamp_ms)
-        future.delivered.set_result(str(task_id))
-        self._answers.expect(future, task_id, mark)
+        try:
+            future.delivered.set_result(str(task_id))
+        finally:  # a callback may call sys.exit, which ends the client and fails every future it knows
+            self._answers.expect(future, task_id, mark)
 
     def _failed(self, future: TaskFuture, reason: str) -> None:
         error = DeliveryError(f"the request to {self._topic} was not confirmed: {reason}")

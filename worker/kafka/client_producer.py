@@ -36,6 +36,7 @@ class RequestProducer:
             "partitioner": "murmur2_random",
             "message.timeout.ms": int(timeout * 1000),
             "linger.ms": 1,
+            "queue.buffering.max.messages": 0,  # no limit: the caller limits the number, and the client the bytes
             # The topic's limit applies, not the client's. The broker applies it to the whole batch, and this client
             # does not split a refused batch, so batches stay small.
             "message.max.bytes": 64 * 1024 * 1024,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.test_outages_of_stores_and_coordinators import Store
 from tests.process_fake.world import STATES, World
 from worker.codec import CANCELLED, DEAD_LETTERED, OK
+from worker.core.model import Verdict
 from worker.process.status_block import Command
 
 
@@ -55,3 +58,16 @@ def test_a_cancelled_request_waits_for_its_turn(world: World) -> None:
     world.until(lambda: len(world.answers()) == 4)
     assert [answer.outcome for answer in world.answers()] == [OK, OK, OK, CANCELLED]
     world.until(lambda: store.skipped == [3], seconds=5)
+
+
+@pytest.mark.parametrize("cancel_after", [0.5, 3.0], ids=["during the attempt", "before the next attempt"])
+def test_a_request_that_may_be_stored_is_not_answered_as_cancelled(world: World, cancel_after: float) -> None:
+    """The store did not reply to the commit. The next attempt finds the result."""
+    unknown = Work(1.0, Verdict.FAILED, retry_after=5.0, error="StoreUnavailable", obeys=None)
+    process = world.process(store=Store(), offset_store="module:store", state_topic=STATES)
+    world.request("long", work=[unknown, Work(result=b"stored")])
+    world.until(lambda: process.starts)
+    world.run(cancel_after)
+    world.cancel(0)
+    world.until(world.answers)
+    assert [(answer.outcome, answer.result) for answer in world.answers()] == [(OK, b"stored")]

@@ -108,6 +108,20 @@ def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPa
         submitter.submit(Submission(None, b"2", ()))
 
 
+def pausing(submitter: Submitter) -> threading.Event:
+    """Let the producer confirm nothing until the returned event is set."""
+    go_on, producer = threading.Event(), submitter._producer
+    poll = producer.poll
+
+    def paused(timeout: float) -> None:
+        time.sleep(0.01)
+        if go_on.is_set():
+            poll(timeout)
+
+    producer.poll = paused  # type: ignore[method-assign]
+    return go_on
+
+
 def test_a_callback_of_a_confirmation_does_not_wait_for_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its thread empties the queue."""
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
@@ -124,12 +138,12 @@ def test_a_callback_of_a_confirmation_does_not_wait_for_a_full_queue(monkeypatch
         except TooManyInFlightError as error:
             raised.put(error)
 
-    submitter._producer.poll = lambda _timeout: time.sleep(0.01)  # type: ignore[method-assign]
+    polls = pausing(submitter)
     first = submitter.submit(Submission(None, b"1", ()))
     first.delivered.add_done_callback(follow_up)
-    del submitter._producer.poll
+    polls.set()
     try:
-        assert raised.get(timeout=5)
+        assert isinstance(raised.get(timeout=5), TooManyInFlightError)
     finally:
         submitter.refuse("over")
 
@@ -145,10 +159,10 @@ def test_a_callback_that_exits_loses_no_future(monkeypatch: pytest.MonkeyPatch) 
         expect=lambda future, task_id, mark: known.append(future),
     )
     submitter = Submitter({}, "requests", 10, answers)
-    submitter._producer.poll = lambda _timeout: time.sleep(0.01)  # type: ignore[method-assign]
+    polls = pausing(submitter)
     future = submitter.submit(Submission(None, b"1", ()))
     future.delivered.add_done_callback(lambda _delivered: sys.exit(1))
-    del submitter._producer.poll
+    polls.set()
     submitter._thread.join(5)
     assert known == [future]
 

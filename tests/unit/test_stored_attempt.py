@@ -176,3 +176,26 @@ def test_a_handler_with_an_offset_store_cannot_send() -> None:
     context = StoredContext(view_of(a_task(), None), cast("StoreTransaction", None), AttemptRunner(lambda: None, {}, 3))
     with pytest.raises(Reject, match="WORKER_OFFSET_STORE"):
         context.send("a")
+
+
+def expired_task() -> Task:
+    return a_task(headers=(("x-deadline", b"1"),))
+
+
+def test_an_expired_request_gets_the_stored_answer_if_there_is_one() -> None:
+    """The commit of an attempt in time may have been applied although the store did not reply."""
+    store = Store(begin=StaleOffsetError("done"))
+    store.stored = [StoredAnswer(42, b"k", b"stored", 7, 2, 1, 2, 0.5)]
+    outcome = run_stored(store, expired_task())
+    assert (outcome.verdict, outcome.result, outcome.sequence) == (Verdict.OK, b"stored", 7)
+
+
+def test_an_expired_request_that_is_not_stored_expires() -> None:
+    store = Store()
+    assert run_stored(store, expired_task()).verdict is Verdict.EXPIRED
+    assert store.transaction.calls == ["rollback"]
+
+
+def test_an_expired_request_waits_for_the_store() -> None:
+    outcome = run_stored(Store(begin=StoreUnavailableError("away")), expired_task())
+    assert (outcome.verdict, outcome.retry_after, outcome.sequence) == (Verdict.FAILED, AGAIN_SECONDS, 7)

@@ -124,7 +124,9 @@ class AttemptRunner:
         """Run one attempt. An exception of the handler becomes part of the outcome."""
         opened = open_request(task, self._max_attempts, self._decode)
         if isinstance(opened, Outcome):
-            return opened
+            refused = self._not_started(opened)
+            refused.sequence = refused.sequence or opened.sequence
+            return refused
         request, deadline = opened
         context = self._prepare(task, deadline)
         if isinstance(context, Outcome):
@@ -165,6 +167,10 @@ class AttemptRunner:
         cpu, self._read_at = time.thread_time(), ended
         used, self._cpu = cpu - self._cpu, cpu
         return min(used, run_seconds)
+
+    def _not_started(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a task that must not start."""
+        return outcome
 
     def _prepare(self, task: Task, deadline: float | None) -> Context | Outcome:
         """Count the attempt and create its context, or return the outcome of a task that does not start."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from worker.stores.port import OffsetStore, StoreTransaction
 
 AGAIN_SECONDS = 5.0  # between attempts while the store cannot be reached
+STORE_UNAVAILABLE = "StoreUnavailable"  # the failure of such an attempt; if it has started, its commit may be applied
 
 
 class StoredContext(Context):
@@ -63,11 +64,29 @@ class StoredAttemptRunner(AttemptRunner):
         self._store = store
         self._too_large = too_large
 
+    def _not_started(self, outcome: Outcome) -> Outcome:
+        """Return the stored outcome of an expired request if the commit of an earlier attempt was applied after all."""
+        if outcome.verdict is not Verdict.EXPIRED:
+            return outcome
+        opened = self._open(outcome.task)
+        if isinstance(opened, Outcome):
+            return opened
+        opened.rollback()
+        return outcome
+
     def _prepare(self, task: Task, deadline: float | None) -> Context | Outcome:
         """See ``AttemptRunner``. Raises StoreError when the store cannot be used as it is set up."""
+        opened = self._open(task)
+        if isinstance(opened, Outcome):
+            return opened
+        task.attempt += 1
+        return StoredContext(view_of(task, deadline, self._decode), opened, self)
+
+    def _open(self, task: Task) -> StoreTransaction | Outcome:
+        """Begin a transaction, or return the outcome of a task that is already done or for which that fails."""
         record = task.record
         try:
-            opened = self._store.begin(record.partition, record.offset)
+            return self._store.begin(record.partition, record.offset)
         except StaleOffsetError:
             before = self._answered_before(task)
             if before.verdict is Verdict.FAILED and before.retry_after is None:
@@ -85,8 +104,6 @@ class StoredAttemptRunner(AttemptRunner):
             judge(outcome, error)
             task.attempt += 1
             return outcome
-        task.attempt += 1
-        return StoredContext(view_of(task, deadline, self._decode), opened, self)
 
     def _conclude(self, outcome: Outcome, context: Context) -> None:
         if not isinstance(context, StoredContext):
@@ -105,7 +122,7 @@ class StoredAttemptRunner(AttemptRunner):
             before = self._answered_before(outcome.task)
             outcome.verdict, outcome.result, outcome.failure = before.verdict, before.result, before.failure
         except StoreUnavailableError as error:
-            outcome.verdict, outcome.failure = Verdict.FAILED, Failure("StoreUnavailable", str(error))
+            outcome.verdict, outcome.failure = Verdict.FAILED, Failure(STORE_UNAVAILABLE, str(error))
             self._postpone(outcome)
         except RefusedError as error:
             outcome.verdict, outcome.failure = Verdict.FAILED, Failure("StoreRefused", str(error))
@@ -140,7 +157,7 @@ class StoredAttemptRunner(AttemptRunner):
 
 def _unavailable(task: Task, error: StoreUnavailableError) -> Outcome:
     """Return the outcome of an attempt that never started. Another follows after a while."""
-    failure = Failure("StoreUnavailable", str(error))
+    failure = Failure(STORE_UNAVAILABLE, str(error))
     return Outcome(task, Verdict.FAILED, failure=failure, retry_after=AGAIN_SECONDS)
 
 

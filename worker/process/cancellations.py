@@ -70,8 +70,11 @@ class Cancellations:
     def _hold_back(self, origins: Collection[Origin]) -> None:
         """Let none of these start while it waits for its turn to be answered."""
         for owned in self._assignment:
-            waiting = [one.offset for one in origins if one.place == owned.partition]
-            owned.cancelled_from = min([one for one in waiting if not owned.is_settled(one)], default=math.inf)
+            offsets = [
+                one.offset for one in origins if one.place == owned.partition and not owned.is_settled(one.offset)
+            ]
+            waiting = [offset for offset in offsets if not self._results.may_be_stored(owned, offset)]
+            owned.cancelled_from = min(waiting, default=math.inf)
 
     def _running(self, origin: Origin) -> Task | None:
         """Return the task of this request if it is running, alone or in a batch."""
@@ -98,10 +101,11 @@ class Cancellations:
         it again. No task is dispatched between the reply to that commit and the next call of ``serve``. Once the
         process is leaving, its commits take back the starts of waiting tasks.
 
-        An offset store moves past the request, so those before it must be done.
+        An offset store moves past the request, so those before it must be done. If it may already have the result of
+        the request, the next attempt finds out.
         """
         if self._in_order:
-            return offset == owned.lowest and not owned.busy
+            return offset == owned.lowest and not owned.busy and not self._results.may_be_stored(owned, offset)
         if not self._guarantee.starts_once:
             return True
         return self._lifecycle.may_start and owned.starts.may_start(offset)

@@ -11,6 +11,7 @@ from worker.core.retry import Cancel, DeadLetter, End, Expire, Retry, RetryPolic
 from worker.executors.port import ChildEnded, ExecutorFailed
 from worker.executors.reports import PendingReport
 from worker.formats import FORMATS
+from worker.handlers.stored_attempt import STORE_UNAVAILABLE
 from worker.process.responder import is_full
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class ResultHandler:
         self._long_tasks = long_tasks
         self._spans = spans
         self._to_cancel: set[Task] = set()  # running tasks with a cancel request
+        self._maybe_stored: set[Task] = set()  # the last attempt ended in a commit in the store with unknown outcome
         self._format = FORMATS[config.message_format]
         self._policy = RetryPolicy(config.max_attempts, config.retry_first, config.retry_greatest)
 
@@ -118,11 +120,10 @@ class ResultHandler:
     def _handle(self, outcome: Outcome, now: float) -> None:
         task = outcome.task
         task.progress, task.reported = None, False
+        if self._stores_results:
+            self._note_commit(outcome)
         if self._to_cancel and task in self._to_cancel:
-            self._to_cancel.remove(task)
-            if not (outcome.verdict in (OK, Verdict.DONE) and self._stores_results):  # the store has that result
-                outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()
-                outcome.sequence = outcome.sequence or self._format.sequence_of(task.record.value)
+            self._cancelled(outcome)
         moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
         if outcome.verdict is not OK:
             self._excuse(outcome)
@@ -141,6 +142,28 @@ class ResultHandler:
             self._answer_failure(outcome)  # no other process will
         else:
             self._drop(outcome, "the lease has ended")
+
+    def _note_commit(self, outcome: Outcome) -> None:
+        """Note whether the store may have the result of this attempt although its commit failed."""
+        self._maybe_stored = {task for task in self._maybe_stored if task.claim.valid}
+        if outcome.failure is None or outcome.failure.type != STORE_UNAVAILABLE:
+            self._maybe_stored.discard(outcome.task)
+        elif outcome.started_ns:
+            self._maybe_stored.add(outcome.task)
+
+    def _cancelled(self, outcome: Outcome) -> None:
+        """Set the verdict of a task with a cancel request, unless the store has the result or may have it."""
+        task = outcome.task
+        self._to_cancel.remove(task)
+        done = outcome.verdict in (OK, Verdict.DONE)
+        if self._stores_results and (done or task in self._maybe_stored):
+            return
+        outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()
+        outcome.sequence = outcome.sequence or self._format.sequence_of(task.record.value)
+
+    def may_be_stored(self, owned: OwnedPartition, offset: int) -> bool:
+        """Return whether the store may have a result of this request that was not answered yet."""
+        return any(task.claim is owned.lease and task.offset == offset for task in self._maybe_stored)
 
     def _handle_owned(self, outcome: Outcome, owned: OwnedPartition, now: float) -> None:
         """Handle an attempt without a result, of a partition that is still ours."""

@@ -271,6 +271,24 @@ def test_many_cancelled_requests_behind_a_long_task_are_answered(world: World, g
     assert process.error is None
 
 
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_a_cancelled_request_is_not_given_to_the_executor_again(world: World, ordering: str) -> None:
+    """The executor has it already, behind a task that takes longer than expected."""
+    process = start(world, ordering=ordering)
+    for _ in range(30):
+        world.request("quick", work=Work(0.01))
+    world.until(lambda: len(world.answers()) == 30)
+    world.request("slow", work=Work(20.0))
+    for _ in range(3):
+        world.request("next", work=Work(0.01))
+    world.until(lambda: (0, 30, 1) in process.starts)
+    world.run(1)
+    assert process.service._tasks, "some wait in the executor"
+    world.cancel(process.service._tasks[0].offset)
+    world.until(lambda: len(world.answers()) == 31, seconds=5)
+    assert world.answers()[-1].outcome == CANCELLED
+
+
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_race_against_the_end(world: World, guarantee: str) -> None:
     """Each of 1,000 requests is cancelled about when it ends. Each has one answer, and no record is left behind."""

@@ -11,6 +11,7 @@ from worker.process.long_tasks import origin_of
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from worker.core.lease import Lease
     from worker.core.model import Task
     from worker.core.owned_partition import OwnedPartition
     from worker.core.task_state import Origin
@@ -46,7 +47,7 @@ class Cancellations:
         self._dispatcher = dispatcher
         self._results = results
         self._metrics = shared.metrics
-        self._withdrawn: set[Origin] = set()  # taken back from the executor once
+        self._withdrawn: dict[Origin, Lease] = {}  # taken back from the executor once, under this lease
         self._counted: set[Origin] = set()
 
     def serve(self, now: float) -> None:
@@ -112,17 +113,25 @@ class Cancellations:
 
     def _take_out(self, origin: Origin, owned: OwnedPartition) -> None:
         """Answer the request if it waits in its queue. Take it back from the executor if it may be there."""
-        if owned.has_room_for(origin.offset) and (task := owned.pull(origin.offset)) is not None:
-            self._count(origin, "queued")
-            self._results.cancel(task, owned)
-        else:
-            self._withdraw(origin, owned)
+        if not self._answer_queued(origin, owned) and self._withdraw(origin, owned):
+            self._answer_queued(origin, owned)  # at once: the dispatcher would submit it again
 
-    def _withdraw(self, origin: Origin, owned: OwnedPartition) -> None:
-        """Take the request back from the executor, once, if it may be there."""
-        if owned.in_flight and origin.offset <= owned.offsets.last and origin not in self._withdrawn:
-            self._withdrawn.add(origin)
-            self._dispatcher.withdraw([owned.lease])
+    def _answer_queued(self, origin: Origin, owned: OwnedPartition) -> bool:
+        """Answer the request if it waits in its queue. Return whether it did."""
+        task = owned.pull(origin.offset) if owned.has_room_for(origin.offset) else None
+        if task is None:
+            return False
+        self._count(origin, "queued")
+        self._results.cancel(task, owned)
+        return True
+
+    def _withdraw(self, origin: Origin, owned: OwnedPartition) -> bool:
+        """Take the request back from the executor, once, if it may be there. Return whether that was tried."""
+        if not owned.in_flight or origin.offset > owned.offsets.last or self._withdrawn.get(origin) is owned.lease:
+            return False
+        self._withdrawn[origin] = owned.lease
+        self._dispatcher.withdraw([owned.lease])
+        return True
 
     def _stop(self, task: Task, origin: Origin, now: float) -> None:
         """Ask the running task to stop. Its cancel request counts as reached once the topic says so.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from worker.supervisor import cgroup
 from worker.supervisor.cgroup import oom_kills
 from worker.supervisor.cpus import available_cpus
 
@@ -98,6 +99,22 @@ def test_memory_kills_are_counted_in_either_version(machine: Machine) -> None:
     machine.file("pod/memory.events", "low 0\nhigh 0\nmax 12\noom 3\noom_kill 3\noom_group_kill 0")
     machine.file("memory.events", "oom_kill 40")
     assert machine.oom_kills() == 3
+
+
+def test_only_a_recent_memory_kill_explains_the_end_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kill explains one end."""
+    count = 5
+    monkeypatch.setattr(cgroup, "oom_kills", lambda: count)
+    kills = cgroup.OomKills()
+    assert not kills.take(0.0)
+    count = 6
+    kills.look(10.0)
+    kills.look(10.0 + cgroup.RECENT_SECONDS - 1)
+    assert kills.take(10.0 + cgroup.RECENT_SECONDS - 1)
+    assert not kills.take(10.0 + cgroup.RECENT_SECONDS - 1)
+    count = 7
+    kills.look(100.0)
+    assert not kills.take(100.0 + cgroup.RECENT_SECONDS)
 
 
 def test_this_machine_has_a_cpu() -> None:

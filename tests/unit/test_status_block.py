@@ -50,15 +50,15 @@ def test_a_snapshot_replaces_the_previous_one(buffer: bytearray) -> None:
 
 
 def test_the_largest_snapshot_fits_and_one_byte_more_does_not(buffer: bytearray) -> None:
-    """A snapshot that is too large is written without its largest parts, and never beyond its place in the block."""
+    """The largest parts of a snapshot that is too large are null. It is never written beyond its place in the block."""
     process, supervisor = StatusBlock(buffer), StatusBlock(buffer)
     room = LIMIT - len(json.dumps({"n": 1, "x": ""}, separators=(",", ":")))
     process.publish({"n": 1, "x": "y" * room})
     assert supervisor.read() == {"n": 1, "x": "y" * room}
     process.publish({"n": 1, "x": "y" * (room + 1)})
-    assert supervisor.read() == {"n": 1}
+    assert supervisor.read() == {"n": 1, "x": None}
     process.publish({"x": "y" * LIMIT, "z": ["z"] * LIMIT})
-    assert supervisor.read() == {}
+    assert supervisor.read() == {"x": None, "z": None}
     assert len(buffer) == SIZE
 
 

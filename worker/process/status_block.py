@@ -102,10 +102,10 @@ class StatusBlock:
         return Command(_COMMAND.unpack_from(self._view, _COMMAND_AT)[0])
 
     def publish(self, snapshot: dict[str, Any]) -> None:
-        """Replace the snapshot. If it is too large, it loses its largest parts until it fits."""
+        """Replace the snapshot. If it is too large, its largest parts become null until it fits."""
         while len(body := _dump(snapshot)) > _BODY_LIMIT:
             largest = max(snapshot, key=lambda name: len(_dump(snapshot[name])))
-            snapshot = {name: part for name, part in snapshot.items() if name != largest}
+            snapshot = {**snapshot, largest: None}
         self._publish(body, _SNAPSHOT_AT)
 
     def _publish(self, body: bytes, at: int) -> None:

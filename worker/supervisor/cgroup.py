@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 MEMBERSHIP = Path("/proc/self/cgroup")
 ROOT = Path("/sys/fs/cgroup")
+RECENT_SECONDS = 30.0
 UNLIMITED = 1 << 62  # version 1 writes a number near 2^63 where there is no limit
 
 
@@ -34,6 +36,29 @@ def oom_kills(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int:
             if line.startswith("oom_kill "):
                 return int(line.split()[1])
     return 0
+
+
+class OomKills:
+    """Tells which ended process the kernel has killed for lack of memory. Other processes of the container count too.
+
+    A killed process may take seconds to end. After ``RECENT_SECONDS`` a kill belongs to none that ends later.
+    """
+
+    def __init__(self) -> None:
+        self._count = oom_kills()
+        self._seen_at = -math.inf
+
+    def look(self, now: float) -> None:
+        """Note new kills. Call it on every turn, and before ``take``."""
+        count = oom_kills()
+        if count > self._count:
+            self._count, self._seen_at = count, now
+
+    def take(self, now: float) -> bool:
+        """Return whether there was a recent kill, which then belongs to the process that has ended."""
+        recent = now - self._seen_at < RECENT_SECONDS
+        self._seen_at = -math.inf
+        return recent
 
 
 def memory_limit(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int | None:

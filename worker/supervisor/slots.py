@@ -48,9 +48,9 @@ class ProcessHandle:
     def snapshot(self) -> dict[str, Any]:
         """Return the last readable value of every part of the snapshot; empty before the first. Any thread."""
         # The last snapshot may be incomplete: that of a failed process has only the reason, and a process that was
-        # killed while it wrote leaves nothing readable.
-        snapshot = self._snapshot = self._with_start({**self._snapshot, **(self.status_block.read() or {})})
-        return snapshot
+        # killed while it wrote leaves nothing readable. A part that did not fit into it is null.
+        parts = {**self._snapshot, **(self.status_block.read() or {})}
+        return self._with_start({name: part for name, part in parts.items() if part is not None})
 
     @property
     def last_start(self) -> Start:
@@ -66,8 +66,8 @@ class ProcessHandle:
         start = self.last_start
         if start.activity is Activity.IDLE and not self._start_delay:
             return {**snapshot, "task": None}
-        if start.activity is not Activity.RUNNING or time.time() - start.at_ns / 1e9 < self._start_delay:
-            return snapshot
+        if start.activity is not Activity.RUNNING or abs(time.time() - start.at_ns / 1e9) < self._start_delay:
+            return snapshot  # a start in the future shows that the clock was set back
         task = task_of(start, self._topics, self.child.pid)
         shown = snapshot.get("task")
         if shown and all(shown.get(name) == task[name] for name in ("topic", "partition", "offset", "attempt")):
@@ -80,7 +80,7 @@ class ProcessHandle:
         Return its status. If the handler has ended it while it was loaded, return the exit code for that.
         """
         self._start_delay = 0.0
-        snapshot = self.snapshot()
+        snapshot = self._snapshot = self.snapshot()
         # The main loop turns only after the handler is loaded. Snapshots cannot show when that was: the supervisor
         # misses those that are soon replaced, and keeps the parts of earlier ones.
         loaded = self.status_block.read_stamp().turns > 0
@@ -92,7 +92,7 @@ class ProcessHandle:
 
     def observe(self, now: float) -> None:
         """Keep what would be lost with the process: its snapshot, and when it was first seen in the group."""
-        self.snapshot()
+        self._snapshot = self.snapshot()
         if self.joined_at is None and self.status_block.read_stamp().state >= State.JOINING:
             self.joined_at = now
 

@@ -21,7 +21,7 @@ from worker.core.stopping import Phase, Stopping
 from worker.errors import ExitCode
 from worker.logs import echo, print_error
 from worker.process.status_block import Command
-from worker.supervisor.cgroup import oom_kills
+from worker.supervisor.cgroup import OomKills
 from worker.supervisor.child import reap_orphans
 from worker.supervisor.crashes import Crashes
 from worker.supervisor.drain_notice import DrainNotice
@@ -73,7 +73,7 @@ class Supervisor:
         self._leaver = GroupLeaver()
         self._crashes = Crashes()
         self._state_reader = StateReader(plan.state_reader)
-        self._oom_kills = oom_kills()
+        self._oom_kills = OomKills()
         status.slots = self._slots
 
     def run(self) -> ExitCode:
@@ -127,6 +127,7 @@ class Supervisor:
     # -- ended processes
 
     def _reap(self, now: float) -> None:
+        self._oom_kills.look(now)
         for _, process in self._processes():
             process.observe(now)
         for slot, process in self._processes():
@@ -141,8 +142,8 @@ class Supervisor:
     def _ended(self, slot: Slot, process: ProcessHandle, status: int, now: float) -> None:
         """Take an ended process out of its slot and decide what to do next."""
         status = process.ended(status)
-        before, self._oom_kills = self._oom_kills, oom_kills()
-        ending = classify(status, out_of_memory=self._oom_kills > before, stuck=process.stuck)
+        self._oom_kills.look(now)
+        ending = classify(status, out_of_memory=self._oom_kills.take(now), stuck=process.stuck)
         phase = self._stopping.phase
         report = log.info if status == 0 and phase is not Phase.RUN else log.warning
         report("process.ended", slot=slot.number, pid=process.pid, ending=ending.name, **identity(process.task))

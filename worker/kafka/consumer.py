@@ -263,9 +263,11 @@ class ConfluentConsumer:
         self._begin_again()
 
     def _begin_again(self) -> None:
-        """Join with a new client."""
+        """Join with a new client. Raise ClientFatalError if this one does not close."""
         self._closing = True
-        self._client.close()
+        if not self._leave():
+            raise ClientFatalError("the Kafka client could not leave the group to join it again")
+        self._callback_errors.check()
         self._closing = False
         self._client = self._make()
         if self._partitions.listener is not None:

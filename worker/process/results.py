@@ -121,7 +121,7 @@ class ResultHandler:
         task = outcome.task
         task.progress, task.reported = None, False
         if self._stores_results:
-            self._note_commit(outcome)
+            self._record_commit(outcome)
         if self._to_cancel and task in self._to_cancel:
             self._cancelled(outcome)
         moved = isinstance(task.claim, DetachedClaim) and not self._holder.reattach(task, task.claim)
@@ -143,8 +143,8 @@ class ResultHandler:
         else:
             self._drop(outcome, "the lease has ended")
 
-    def _note_commit(self, outcome: Outcome) -> None:
-        """Note whether the store may have the result of this attempt although its commit failed."""
+    def _record_commit(self, outcome: Outcome) -> None:
+        """Record whether the store may have the result of this attempt although its commit failed."""
         self._maybe_stored = {task for task in self._maybe_stored if task.claim.valid}
         if outcome.failure is None or outcome.failure.type != STORE_UNAVAILABLE:
             self._maybe_stored.discard(outcome.task)

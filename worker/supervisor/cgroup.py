@@ -49,7 +49,7 @@ class OomKills:
         self._seen_at = -math.inf
 
     def look(self, now: float) -> None:
-        """Note new kills. Call it on every turn, and before ``take``."""
+        """Count new kills. Call it on every turn, and before ``take``."""
         count = oom_kills()
         if count > self._count:
             self._count, self._seen_at = count, now

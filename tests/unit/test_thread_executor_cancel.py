@@ -208,6 +208,14 @@ def test_a_cancelled_batch_is_blocked_however_many_tasks_it_settles() -> None:
     assert reasons == ["revoked"]
 
 
+def test_a_batch_that_has_just_ended_is_not_reported_as_cancelled() -> None:
+    """It ends between the two reads of the poll thread. A drain must not count it as given up."""
+    executor = BatchExecutor(lambda post: BatchRunner(lambda *_: None, {}, 3, post), Mailbox())
+    executor._runner = MagicMock(current=(a_task(), 1.0))
+    executor._runner.open_tasks.return_value = ()
+    assert executor.cancel("drain") == []
+
+
 def test_a_batch_is_cancelled_if_one_of_its_tasks_is() -> None:
     begun, mailbox = threading.Event(), Mailbox()
     other = Lease(OTHER)

@@ -175,7 +175,7 @@ class BatchExecutor(_ThreadExecutor):
     def cancel(self, reason: Reason, claims: Collection[Claim] | None = None) -> list[Task]:
         """See ``Executor``."""
         running = self.running
-        if running is None or (claims is not None and all(task.claim not in claims for task in running.tasks)):
+        if running is None or not any(claims is None or task.claim in claims for task in running.tasks):
             return []
         self._runner.cancel(reason, running.task)
         return [running.task]

@@ -146,6 +146,8 @@ class ResultHandler:
     def _record_commit(self, outcome: Outcome) -> None:
         """Record whether the store may have the result of this attempt although its commit failed."""
         self._maybe_stored = {task for task in self._maybe_stored if task.claim.valid}
+        if outcome.verdict is Verdict.NOT_STARTED:
+            return
         if outcome.failure is None or outcome.failure.type != STORE_UNAVAILABLE:
             self._maybe_stored.discard(outcome.task)
         elif outcome.started_ns:

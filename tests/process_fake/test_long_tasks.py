@@ -259,9 +259,8 @@ def test_an_owner_that_keeps_its_partition_writes_over_a_record_of_a_later_start
     assert (state.checkpoint, state.worker, state.epoch) == (b"ours", process.consumer.name, 6)
 
 
-@pytest.mark.parametrize("late_state", [RUNNING, WAITING, CANCELLING])
-def test_a_record_that_came_after_its_partition_had_begun_counts(world: World, late_state: str) -> None:
-    """The connections of the former owner were cut, so its last records reached the topic late."""
+def owner_that_waits(world: World) -> tuple[Process, TaskState]:
+    """Return the next owner of a task that has crashed. It is busy, so it only knows the state. Return that too."""
     first, busy = start(world), start(world)
     world.until(lambda: first.owned == [0] and busy.owned == [1])
     world.request("other", 1, work=Work(30.0))
@@ -273,6 +272,22 @@ def test_a_record_that_came_after_its_partition_had_begun_counts(world: World, l
     world.run(2)
     assert (known(world).state, known(world).checkpoint) == (WAITING, b"1")
     assert (0, 0, 1) not in busy.starts
+    return busy, before
+
+
+def test_a_record_of_another_owner_that_waits_does_not_count(world: World) -> None:
+    """It does not know yet that it has lost the partition. Both would adopt the record of the other again and again."""
+    busy, before = owner_that_waits(world)
+    late = dataclasses.replace(before, worker="another", checkpoint=b"0", state=WAITING)
+    world.write_state(state_key(ORIGIN), encode_state(late), ORIGIN)
+    world.until(lambda: len(world.answers()) == 2)
+    assert resumes(busy) == [None, b"1"]
+
+
+@pytest.mark.parametrize("late_state", [RUNNING, WAITING, CANCELLING])
+def test_a_record_that_came_after_its_partition_had_begun_counts(world: World, late_state: str) -> None:
+    """The connections of the former owner were cut, so its last records reached the topic late."""
+    busy, before = owner_that_waits(world)
     late = dataclasses.replace(before, checkpoint=b"2", state=late_state, updated_ns=before.updated_ns + 1)
     world.write_state(state_key(ORIGIN), encode_state(late), ORIGIN)
     world.run(2)

@@ -9,6 +9,7 @@ from tests.process_fake.test_outages_of_stores_and_coordinators import Store
 from tests.process_fake.world import STATES, World
 from worker.codec import CANCELLED, DEAD_LETTERED, OK
 from worker.core.model import Verdict
+from worker.core.task_state import CANCELLING
 from worker.process.status_block import Command
 
 
@@ -71,3 +72,20 @@ def test_a_request_that_may_be_stored_is_not_answered_as_cancelled(world: World,
     world.cancel(0)
     world.until(world.answers)
     assert [(answer.outcome, answer.result) for answer in world.answers()] == [(OK, b"stored")]
+
+
+def test_the_next_attempt_of_a_cancelled_request_that_was_not_stored_is_cancelled(world: World) -> None:
+    """The topic says that the task was asked to stop, so the cancel request is gone."""
+    unknown = Work(3.0, Verdict.FAILED, retry_after=5.0, error="StoreUnavailable", obeys=None)
+    process = world.process(store=Store(), offset_store="module:store", state_topic=STATES)
+    world.request("long", work=[unknown, Work(500.0)])
+    world.until(lambda: process.starts)
+    world.cancel(0)
+    world.run(5)
+    assert not world.table.cancels
+    state = world.state(0)
+    assert state is not None
+    assert state.state == CANCELLING, "the next owner would answer it"
+    world.until(world.answers, seconds=20)
+    assert process.starts == [(0, 0, 1), (0, 0, 2)]
+    assert [answer.outcome for answer in world.answers()] == [CANCELLED]

@@ -14,7 +14,7 @@ import pytest
 from worker.client import submitter as submitter_module
 from worker.client.answers import Answers
 from worker.client.book import Book
-from worker.client.errors import TooManyInFlightError
+from worker.client.errors import DeliveryError, TooManyInFlightError
 from worker.client.futures import TaskFuture
 from worker.client.ids import Origin
 from worker.client.submitter import Submission, Submitter
@@ -165,6 +165,14 @@ def test_a_callback_that_exits_loses_no_future(monkeypatch: pytest.MonkeyPatch) 
     polls.set()
     submitter._thread.join(5)
     assert known == [future]
+
+
+def test_a_request_that_was_not_confirmed_fails_although_a_callback_exits() -> None:
+    future, submitter = TaskFuture(), SimpleNamespace(_topic="requests")
+    future.delivered.add_done_callback(lambda _delivered: sys.exit(1))
+    with pytest.raises(SystemExit):
+        Submitter._failed(submitter, future, "scripted")  # type: ignore[arg-type]
+    assert isinstance(future.exception(0), DeliveryError)
 
 
 def test_a_callback_that_exits_leaves_no_other_future_of_its_answer_unresolved() -> None:

@@ -19,7 +19,9 @@ def test_a_client_that_does_not_close_ends_the_process(monkeypatch: pytest.Monke
     member = ConfluentConsumer({"consumer": properties, "classic": properties})
     endless = threading.Event()
     member._client.close()
-    member._client = MagicMock(close=endless.wait)
+    member._client = MagicMock(close=endless.wait, memberid=lambda: "member-1")
     with pytest.raises(WorkerError, match="could not leave the group"):
         member._begin_again()
+    member._client.memberid = endless.wait
+    assert member.member_id == "member-1", "for the supervisor, which removes the member"
     endless.set()

@@ -168,10 +168,10 @@ def test_a_batch_is_not_cancelled_if_the_lease_of_a_settled_task_ends() -> None:
 
 
 def test_a_cancelled_batch_is_blocked_however_many_tasks_it_settles() -> None:
-    """It is reported once. A batch whose tasks are all settled is cancelled too, because the next ones wait for it."""
+    """It is reported once. When all of them are settled, nothing is left that the end of a lease concerns."""
     settle, settled, end, mailbox = threading.Semaphore(0), threading.Semaphore(0), threading.Event(), Mailbox()
     lease = Lease(PARTITION)
-    tasks = [a_task(offset=offset, lease=lease) for offset in (1, 2)]
+    tasks = [a_task(offset=offset, lease=lease) for offset in (1, 2, 3)]
     reasons: list[str | None] = []
 
     def handler(batch: Batch, context: BatchContext) -> None:
@@ -201,11 +201,43 @@ def test_a_cancelled_batch_is_blocked_however_many_tasks_it_settles() -> None:
     assert dispatcher.cancelled == {tasks[0]: 1.0}
     assert not dispatcher.is_blocked(5.9)
     assert dispatcher.is_blocked(6.0)
-    assert executor.cancel("drain") == [tasks[0]]
+    settle.release()
+    assert settled.acquire(timeout=LONG)
+    dispatcher.check(7.0)
+    assert not dispatcher.is_blocked(7.0)
+    assert executor.cancel("drain") == []
     end.set()
     while not reasons:
         mailbox.wait(0.01)
     assert reasons == ["revoked"]
+
+
+def test_a_batch_keeps_its_grace_although_its_first_task_was_cancelled_before() -> None:
+    """That was a cancel request for this task alone."""
+    begun, end, mailbox, other = threading.Event(), threading.Event(), Mailbox(), Lease(OTHER)
+    first, second = a_task(offset=1), a_task(offset=2, lease=other)
+
+    def handler(_batch: Batch, _context: BatchContext) -> None:
+        begun.set()
+        assert end.wait(LONG)
+
+    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
+    shared = MagicMock()
+    shared.config.cancel_wait = 5.0
+    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
+    dispatcher.in_flight = 1
+    executor.start()
+    executor.submit([first, second])
+    assert begun.wait(LONG)
+    assert dispatcher.cancel_task(first)
+    assert dispatcher.cancel_task(first)
+    other.end()
+    dispatcher.check(100.0)
+    assert not dispatcher.is_blocked(104.0)
+    assert dispatcher.is_blocked(105.0)
+    labels = [call.kwargs["label"] for call in dispatcher._metrics.add.call_args_list]  # type: ignore[attr-defined]
+    assert labels == ["requested", "revoked"]
+    end.set()
 
 
 def test_a_batch_that_has_just_ended_is_not_reported_as_cancelled() -> None:

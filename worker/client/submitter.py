@@ -133,5 +133,7 @@ class Submitter:
 
     def _failed(self, future: TaskFuture, reason: str) -> None:
         error = DeliveryError(f"the request to {self._topic} was not confirmed: {reason}")
-        future.delivered.set_exception(error)
-        future.answer(error)
+        try:
+            future.delivered.set_exception(error)
+        finally:
+            future.answer(error)

@@ -25,11 +25,12 @@ class LongTask:
 
     __slots__ = (
         *("_changed", "_confirmed", "_not_before", "_sent", "_sent_at", "_urgent", "_yields"),
-        *("announced", "answered", "over", "state"),
+        *("announced", "answered", "former", "over", "state"),
     )
 
-    def __init__(self, state: TaskState, *, announced: bool = False) -> None:
+    def __init__(self, state: TaskState, *, announced: bool = False, former: str = "") -> None:
         self.state = state
+        self.former = former  # the process that wrote the record if this process has only adopted it
         self.announced = announced  # the topic has, or may have, a record
         self.answered = False  # the request is answered, but its state stays until a confirmed commit covers the answer
         self.over = False  # the request is settled

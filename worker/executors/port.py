@@ -24,7 +24,7 @@ class Running(NamedTuple):
 
     task: Task
     seconds: float
-    tasks: Sequence[Task]  # the task, or the tasks of the batch that are not settled yet (all, if every one is)
+    tasks: Sequence[Task]  # the task, or the tasks of the batch that are not settled yet
     pid: int = 0  # of the child process that runs it; 0 if it runs in this process
 
     def is_long(self, long_after: float) -> bool:

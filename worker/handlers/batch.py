@@ -204,11 +204,9 @@ class BatchRunner:
         return None if current is None else (current.tasks[0], time.perf_counter() - current.started)
 
     def open_tasks(self) -> Sequence[Task]:
-        """Return the tasks of the running batch that are not settled yet; all of them if every one is settled."""
+        """Return the tasks of the running batch that are not settled yet."""
         current = self._current
-        if current is None:
-            return ()
-        return [member.task for member in current.batch if current.batch.is_open(member)] or current.tasks
+        return [member.task for member in current.batch if current.batch.is_open(member)] if current else ()
 
     def cancel(self, reason: Reason, task: Task) -> None:
         """Cancel the running batch, if this is one of its tasks."""

@@ -264,8 +264,10 @@ class ConfluentConsumer:
 
     def _begin_again(self) -> None:
         """Join with a new client. Raise ClientFatalError if this one does not close."""
+        member_id = self.member_id
         self._closing = True
         if not self._leave():
+            self._left_as = member_id
             raise ClientFatalError("the Kafka client could not leave the group to join it again")
         self._callback_errors.check()
         self._closing = False

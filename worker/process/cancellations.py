@@ -55,6 +55,7 @@ class Cancellations:
         table = self._long_tasks.table
         before = self._long_tasks.cancelled_before() if table.states else []
         if self._in_order:
+            self._cancel_again()
             self._hold_back([*table.cancels, *before])
         if not (table.cancels or before):
             self._withdrawn.clear()
@@ -67,6 +68,13 @@ class Cancellations:
                 self._see_to(origin, owned, running, now)
             elif running is not None and running.claim.valid:
                 self._stop(running, origin, now)  # the task is detached, and this process is its holder
+
+    def _cancel_again(self) -> None:
+        """Stop the next attempt of a task whose cancelled one may be stored: it has begun, so that one is not."""
+        if cancelled := self._results.cancelled_tasks:
+            for task in running_tasks(self._executor):
+                if task in cancelled:
+                    self._dispatcher.cancel_task(task)
 
     def _hold_back(self, origins: Collection[Origin]) -> None:
         """Let none of these start while it waits for its turn to be answered."""
@@ -138,7 +146,7 @@ class Cancellations:
 
         A task of a batch has no record, so its cancel request stays until the task is answered.
         """
-        if not self._dispatcher.cancel_task(task, now):
+        if not self._dispatcher.cancel_task(task):
             return
         self._results.to_cancel(task)
         self._count(origin, "running")

@@ -9,7 +9,7 @@ import structlog
 
 from worker.core.dispatch import rule_for_batches, rule_for_singles
 from worker.core.flow import TaskDuration
-from worker.executors.port import all_running
+from worker.executors.port import all_running, running_tasks
 from worker.process.responder import is_full
 
 if TYPE_CHECKING:
@@ -57,7 +57,10 @@ class Dispatcher:
         self._store = store
         self._dispatched_at = -math.inf
         self._gathering_since: float | None = None  # when the first task of a batch was ready
-        self.cancelled: dict[Task, float] = {}  # running tasks, or first tasks of batches, that were cancelled -> when
+        self.cancelled: dict[
+            Task, float
+        ] = {}  # running tasks, or first tasks of batches, that have to end -> since when
+        self._requested: set[Task] = set()  # running tasks that were cancelled on request
 
     @property
     def in_slot(self) -> int:
@@ -136,8 +139,9 @@ class Dispatcher:
             self._prepare(tasks)
         self._gathering_since = None
         self.in_flight += len(tasks)
-        for task in tasks if self.cancelled else ():
+        for task in tasks if self.cancelled or self._requested else ():
             self.cancelled.pop(task, None)  # of an earlier attempt
+            self._requested.discard(task)
         self._executor.submit(tasks)
 
     def next_due(self) -> float:
@@ -169,11 +173,13 @@ class Dispatcher:
             self.gave_up = self.gave_up or reason == "drain"
             self._report(task, reason, now)
 
-    def cancel_task(self, task: Task, now: float) -> bool:
+    def cancel_task(self, task: Task) -> bool:
         """Cancel this task on request. Return False if it is not running."""
         if not self._executor.cancel_task(task, "requested"):
             return False
-        self._report(task, "requested", now)
+        if task not in self._requested:
+            self._requested = self._requested.intersection(running_tasks(self._executor)) | {task}
+            self._announce(task, "requested")
         return True
 
     def check(self, now: float) -> None:
@@ -191,6 +197,9 @@ class Dispatcher:
             return
         running = {task for one in all_running(self._executor) for task in (one.task, *one.tasks)}
         self.cancelled = {task: at for task, at in self.cancelled.items() if task in running} | {task: now}
+        self._announce(task, reason)
+
+    def _announce(self, task: Task, reason: Reason) -> None:
         self._metrics.add("cancellations_total", label=reason)
         record = task.record
         log.warning("task.cancelling", reason=reason, partition=str(record.partition), offset=record.offset)

@@ -85,8 +85,8 @@ class LongTasks:
 
     def _adopt(self, state: TaskState) -> LongTask:
         """Take over a record that an earlier start has left on the topic."""
-        # With our name: the reader does not pass on what this process writes about it.
-        task = self.tasks[state.origin] = LongTask(dataclasses.replace(state, worker=self._config.name), announced=True)
+        ours = dataclasses.replace(state, worker=self._config.name)  # the reader does not pass on our own records
+        task = self.tasks[state.origin] = LongTask(ours, announced=True, former=state.worker)
         return task
 
     def pending(self, partition: Partition | None = None) -> bool:
@@ -238,10 +238,10 @@ class LongTasks:
     def _take_late(self, other: TaskState, tracked: LongTask) -> None:
         """Handle a record about the start that ``tracked`` describes.
 
-        If it is not our own, which is read again when the partition comes back, the former owner wrote it before it
+        It may be our own, which is read again when the partition comes back. Or the former owner wrote it before it
         noticed that it had lost the partition.
         """
-        if other.worker == self._config.name or tracked.state.state != WAITING:
+        if other.worker != tracked.former or tracked.state.state != WAITING:
             return
         if other.state == CANCELLING:  # see ``cancelled_before``
             del self.tasks[other.origin]

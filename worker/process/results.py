@@ -15,6 +15,8 @@ from worker.handlers.stored_attempt import STORE_UNAVAILABLE
 from worker.process.responder import is_full
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from worker.core.model import Task
     from worker.core.owned_partition import OwnedPartition
     from worker.executors.mailbox import Mailbox
@@ -102,6 +104,11 @@ class ResultHandler:
         """Note that a running task was asked to stop. It is answered ``CANCELLED``, even if it returns a result."""
         self._to_cancel.add(task)
 
+    @property
+    def cancelled_tasks(self) -> Collection[Task]:
+        """Return the tasks that were asked to stop and are not answered yet."""
+        return self._to_cancel
+
     def cancel(self, task: Task, owned: OwnedPartition) -> None:
         """Answer a task that was taken out of its queue with ``CANCELLED``."""
         owned.answering(task)
@@ -145,7 +152,8 @@ class ResultHandler:
 
     def _record_commit(self, outcome: Outcome) -> None:
         """Record whether the store may have the result of this attempt although its commit failed."""
-        self._maybe_stored = {task for task in self._maybe_stored if task.claim.valid}
+        for tasks in (self._maybe_stored, self._to_cancel):
+            tasks.difference_update([task for task in tasks if not task.claim.valid and task is not outcome.task])
         if outcome.verdict is Verdict.NOT_STARTED:
             return
         if outcome.failure is None or outcome.failure.type != STORE_UNAVAILABLE:
@@ -156,9 +164,10 @@ class ResultHandler:
     def _cancelled(self, outcome: Outcome) -> None:
         """Set the verdict of a task with a cancel request, unless the store has the result or may have it."""
         task = outcome.task
+        if task in self._maybe_stored:
+            return  # the next attempt finds out; otherwise it is cancelled too
         self._to_cancel.remove(task)
-        done = outcome.verdict in (OK, Verdict.DONE)
-        if self._stores_results and (done or task in self._maybe_stored):
+        if self._stores_results and outcome.verdict in (OK, Verdict.DONE):
             return
         outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()
         outcome.sequence = outcome.sequence or self._format.sequence_of(task.record.value)
@@ -174,7 +183,8 @@ class ResultHandler:
         if isinstance(step, DeadLetter):
             _name_former_error(outcome, owned.starts.errors.get(task.offset))
         if isinstance(step, Retry) and not self._guarantee.starts_once:
-            self._long_tasks.waits(task)
+            if task not in self._to_cancel:
+                self._long_tasks.waits(task)
             owned.fail(task, outcome.failure.type if outcome.failure is not None else "")
             owned.requeue(task, now + step.after)
             self._task_log.retrying(outcome, step.after)

@@ -75,7 +75,7 @@ PICTURES = (
     Picture(
         "uneven",
         "Uneven tasks: time until the last is done ÷ lower bound (less is better)",
-        "makespan ÷ max(sum ÷ 2, longest)",
+        "makespan ÷ max(sum ÷ processes, longest)",
         _unit(BOUND, "pareto", "bimodal", "keyed", "one-partition"),
         line=1,
     ),

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def tree_hash(folder: str, names: Sequence[str] = ("*",)) -> str:
-    """Return the tree hash of a folder of the repository, of the files that match ``names`` alone.
+def tree_hash(folder: str, names: Sequence[str] = ("*",), without: Sequence[str] = ()) -> str:
+    """Return the tree hash of a folder of the repository, of the files that match ``names`` and not ``without``.
 
     If all is committed, and with all files, it is that of ``HEAD:folder``. Raise RuntimeError outside of a git
     checkout, because a record without its engine is worthless.
     """
     with tempfile.TemporaryDirectory() as temporary:
         index = {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
-        _git("add", "--all", "--", *(f"{folder}/{name}" for name in names), more=index)
+        left_out = [f":(exclude){folder}/{name}" for name in without]
+        _git("add", "--all", "--", *(f"{folder}/{name}" for name in names), *left_out, more=index)
         return _git("write-tree", f"--prefix={folder}/", more=index)
 
 

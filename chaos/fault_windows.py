@@ -17,7 +17,7 @@ from chaos.faults import BY_NAME
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from chaos.evidence import Evidence, JournalEntry, Span
+    from chaos.evidence import Answer, Evidence, JournalEntry, Span
 
 BEFORE = 0.1  # seconds: answers have milliseconds of the wall clock, faults have seconds of the monotonic one
 RECONNECT = 1.0  # seconds: the longest reconnect back-off of the worker's clients
@@ -52,6 +52,23 @@ def _crashes(journal: Sequence[JournalEntry]) -> list[FaultWindow]:
         for entry in journal
         if entry.event == "crash" and last[entry.pid] <= entry.time
     ]
+
+
+def never_excused(evidence: Evidence) -> int:
+    """Return how many requests were answered while no fault could have excused a second start or a second answer.
+
+    That is so if no window of any replica overlaps the time from the submission to the last start and answer.
+    """
+    found, starts, answered = windows(evidence), evidence.starts, evidence.answered
+    return sum(
+        not explained((at, max(at, *_ends(starts.get(record, ()), answered[record]))), (), found)
+        for record, at in evidence.sent_at.items()
+        if record in answered
+    )
+
+
+def _ends(starts: Iterable[JournalEntry], answers: Iterable[Answer]) -> list[float]:
+    return [*(one.time for one in starts), *(one.at for one in answers)]
 
 
 def explained(span: Span, replicas: Collection[str], found: Sequence[FaultWindow]) -> bool:

@@ -39,7 +39,9 @@ class Kind(NamedTuple):
     @property
     def blocks(self) -> bool:
         """Return whether its target can commit nothing while it lasts."""
-        return not self.clean and (self.area in ("broker", "network") or self.name.startswith("freeze"))
+        return not self.clean and (
+            (self.area in ("broker", "network") and self.name != "delay") or self.name.startswith("freeze")
+        )
 
 
 _MOMENT = (0.0,)

@@ -1,4 +1,4 @@
-"""The mutants: the engine's line to break, the invariant of the fault suite that it breaks, and the tests to run."""
+"""The mutants: the engine's line to break, the invariant that guards it, and the tests and the faults to try."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """A mutant. ``line`` occurs once in ``file`` and becomes ``broken``. ``tests`` are the arguments for ``pytest``."""
+    """A mutant. ``line`` occurs once in ``file`` and becomes ``broken``.
+
+    ``invariant`` is the one of the fault suite that the line serves. ``tests`` are arguments for ``pytest``, ``run``
+    those for a run of the suite in which the mutant may show.
+    """
 
     name: str
     invariant: str
@@ -14,10 +18,13 @@ class Mutant(NamedTuple):
     line: str
     broken: str
     tests: tuple[str, ...]
+    run: str
 
 
 _FAKE = "tests/process_fake/test_{}.py"
 _LAWS = "tests/laws/test_{}_laws.py"
+_REQUESTS = "--mix requests --minutes 0.5"
+_DETACHING = "--guarantee exactly-once --with detaching --mix freeze-process+cut+kill-process --faults 15 --brokers 3"
 _DETACHED = (_FAKE.format("detached"), _FAKE.format("detached_once"), _FAKE.format("detached_records"))
 
 MUTANTS = (
@@ -28,6 +35,7 @@ MUTANTS = (
         "        self.valid = False\n",
         "        self.valid = True\n",
         (_FAKE.format("rebalances"), _FAKE.format("lost_partitions"), _FAKE.format("transactions")),
+        "--seed 22 --guarantee exactly-once --mix freeze-process --faults 10",
     ),
     Mutant(
         "one attempt more than the limit",
@@ -36,6 +44,7 @@ MUTANTS = (
         "    if attempt >= policy.max_attempts:\n",
         "    if attempt > policy.max_attempts:\n",
         (_FAKE.format("attempts"), _FAKE.format("start_limits")),
+        _REQUESTS,
     ),
     Mutant(
         "a crash is not counted as an attempt",
@@ -44,6 +53,7 @@ MUTANTS = (
         "        self._charge(offset, self._started_before(offset) + 1)\n",
         "        self._charge(offset, self._started_before(offset))\n",
         (_FAKE.format("start_limits"), _FAKE.format("attempts")),
+        _REQUESTS,
     ),
     Mutant(
         "tasks start above the start limit",
@@ -52,6 +62,7 @@ MUTANTS = (
         "self.queue.take(limit, below, now, held=",
         'self.queue.take(limit, float("inf"), now, held=',
         (_FAKE.format("start_limits"), _FAKE.format("once"), _LAWS.format("partition")),
+        "--guarantee at-most-once --mix kill-process --faults 20 --gap 0.6",
     ),
     Mutant(
         "a failed task starts before a commit has recorded it",
@@ -60,6 +71,7 @@ MUTANTS = (
         "            if not self._fresh or not _may_start(self._fresh[0].record.offset, below, held):\n",
         "            if not self._fresh or self._fresh[0].record.offset >= below:\n",
         ("tests/unit/test_held_tasks.py",),
+        _REQUESTS,
     ),
     Mutant(
         "at-most-once starts a failed task again",
@@ -68,6 +80,7 @@ MUTANTS = (
         "        if isinstance(step, Retry) and not self._guarantee.starts_once:\n",
         "        if isinstance(step, Retry):\n",
         (_FAKE.format("once"),),
+        "--guarantee at-most-once --mix requests --minutes 0.5",
     ),
     Mutant(
         "a failed task goes behind its successors",
@@ -76,6 +89,7 @@ MUTANTS = (
         "        self.queue.extendleft(self._returned)\n",
         "        self.queue.extend(self._returned)\n",
         (_FAKE.format("orderings"), _FAKE.format("attempts"), _LAWS.format("partition")),
+        "--seed 34 --mix requests --minutes 0.5",
     ),
     Mutant(
         "requests overtake a detached task of their partition",
@@ -84,6 +98,7 @@ MUTANTS = (
         "        self._group.detached += 1\n",
         "        self._group.detached += 0\n",
         (*_DETACHED, _LAWS.format("partition")),
+        _DETACHING,
     ),
     Mutant(
         "offsets are committed over what is not answered",
@@ -92,6 +107,7 @@ MUTANTS = (
         "            self.watermark = self.lowest\n",
         "            self.watermark = self.last + 1\n",
         (_LAWS.format("offset"), _FAKE.format("tasks")),
+        "--mix kill-process+restart --faults 20 --gap 0.6",
     ),
     Mutant(
         "what was answered out of order runs again",
@@ -100,6 +116,7 @@ MUTANTS = (
         "        return bool(ranges) and ranges[0][0] <= offset\n",
         "        return False\n",
         (_FAKE.format("orderings"), _LAWS.format("partition")),
+        "--ordering unordered --mix clean --faults 15 --session 20",
     ),
     Mutant(
         "a dead letter is answered and not sent",
@@ -108,6 +125,7 @@ MUTANTS = (
         "        self._producer.produce(self._config.dead_letter_topic, *sending.record, sending)\n",
         '        self._send(self._failure_answer(sending.outcome, sending.failure, "DEAD_LETTERED"))\n',
         (_FAKE.format("attempts"), _FAKE.format("tasks")),
+        _REQUESTS,
     ),
     Mutant(
         "the answer does not wait for all follow-up requests",
@@ -116,14 +134,16 @@ MUTANTS = (
         "        if not pending.left and not pending.over:\n",
         "        if not pending.over:\n",
         (_FAKE.format("follow_ups"),),
+        "--with follow-ups --mix kill-process+broker-kill --faults 15",
     ),
     Mutant(
         "a request that waits is not cancelled",
         "cancel",
         "worker/process/cancellations.py",
-        "            self._results.cancel(task, owned)\n",
-        "            owned.requeue(task)\n",
+        "        self._results.cancel(task, owned)\n",
+        "        owned.requeue(task)\n",
         (_FAKE.format("cancel"),),
+        "--with cancels --mix clean --faults 6 --session 20",
     ),
     Mutant(
         "a waiting request is cancelled before a commit covers it",
@@ -132,6 +152,7 @@ MUTANTS = (
         "        if not self._guarantee.starts_once:\n",
         "        if True:\n",
         (_FAKE.format("cancel_once"),),
+        "--guarantee at-most-once --with cancels --mix kill-process --faults 20 --gap 0.6",
     ),
     Mutant(
         "a waiting request is cancelled although a drain takes back its start",
@@ -140,14 +161,16 @@ MUTANTS = (
         "        return self._lifecycle.may_start and owned.starts.may_start(offset)\n",
         "        return owned.starts.may_start(offset)\n",
         (_FAKE.format("cancel_once"),),
+        "--guarantee at-most-once --with cancels --mix restart+scale --faults 15",
     ),
     Mutant(
         "a cancelled task that fails is tried again",
         "outcome",
         "worker/process/results.py",
-        "                outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()\n",
-        "                pass\n",
+        "        outcome.verdict, outcome.failure, outcome.sent = Verdict.CANCELLED, _CANCELLED, ()\n",
+        "        pass\n",
         (_FAKE.format("cancel"),),
+        "--with cancels --mix clean --faults 6 --session 20",
     ),
     Mutant(
         "a checkpoint is forgotten",
@@ -156,6 +179,7 @@ MUTANTS = (
         "checkpoint=data, checkpoint_epoch=epoch)\n",
         'checkpoint=b"", checkpoint_epoch=epoch)\n',
         (_FAKE.format("long_tasks"), _LAWS.format("long_task")),
+        "--with checkpoints --mix kill-process+restart --faults 12",
     ),
     Mutant(
         "what an earlier start writes late is believed",
@@ -164,6 +188,7 @@ MUTANTS = (
         "        if known is not None and state.start < known.start:\n",
         "        if known is not None and state.start < state.start:\n",
         (_LAWS.format("state_table"), _FAKE.format("long_tasks")),
+        "--with checkpoints --mix freeze-process+cut --faults 12",
     ),
     Mutant(
         "any holder may answer a detached task",
@@ -172,6 +197,7 @@ MUTANTS = (
         "        return entry_of(self.offset, committed) == Detached(self.task_attempt, self.holder)\n",
         "        return entry_of(self.offset, committed) is not None\n",
         _DETACHED,
+        _DETACHING,
     ),
     Mutant(
         "the owner does not wait until its entry is visible",
@@ -180,6 +206,7 @@ MUTANTS = (
         "    if one.task.vacated and one.recorded:\n",
         "    if False:\n",
         ("tests/unit/test_watcher.py",),
+        _DETACHING,
     ),
     Mutant(
         "tasks that were taken back overtake one that the child skips",
@@ -188,6 +215,7 @@ MUTANTS = (
         "                seam.block(task)\n",
         "                pass\n",
         ("tests/isolation/test_link.py",),
+        "--with isolation --mix restart+scale --faults 15",
     ),
     Mutant(
         "a holder answers without looking",
@@ -196,6 +224,7 @@ MUTANTS = (
         "            self._look(claim, lambda: answer(outcome))\n",
         "            answer(outcome)\n",
         _DETACHED,
+        _DETACHING,
     ),
     Mutant(
         "the owner reads marks whose transactions are open",
@@ -204,6 +233,7 @@ MUTANTS = (
         "partition, stable=True)\n",
         "partition, stable=False)\n",
         _DETACHED,
+        _DETACHING,
     ),
     Mutant(
         "the owner does not wait until its take-over is committed",
@@ -212,6 +242,7 @@ MUTANTS = (
         "        return Step.TAKE_OVER if recorded else Step.WAIT\n",
         "        return Step.TAKE_OVER\n",
         (*_DETACHED, "tests/model"),
+        _DETACHING,
     ),
     Mutant(
         "one look at the group is enough to take a task over",
@@ -220,5 +251,6 @@ MUTANTS = (
         "        return since is not None and self._looked_at - since >= ABSENT_SECONDS\n",
         "        return since is not None\n",
         (*_DETACHED, "tests/unit/test_detached.py"),
+        _DETACHING,
     ),
 )

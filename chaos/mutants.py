@@ -1,11 +1,13 @@
 """Mutants of the engine: one line is broken, and the quick tests must notice. ``scripts/chaos mutants``.
 
 Each mutant lives in a copy of the code in a temporary folder. The tests use in-memory brokers, so the list takes
-minutes. Exit code 0: every mutant was caught. 1: one survived. 2: one no longer fits the code.
+minutes. With ``--under-faults`` each mutant runs in the fault suite instead, which shows the invariants that it
+violates. Exit code 0: every mutant was caught. 1: one survived. 2: one no longer fits the code.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _COPIED = ("worker", "tests", "proto", "chaos", "pyproject.toml")
 _SECONDS = 300.0
+_VIOLATED = re.compile(r"^(?: {4}violated |FAIL  )([a-z ]+):", re.MULTILINE)  # a crashed run has only the second
 _FAILED = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 STALE = 2
 
@@ -62,6 +65,24 @@ def caught_by(mutant: Mutant) -> str:
         return first_failure(mutant.tests, folder)
 
 
+def violated_by(mutant: Mutant) -> str:
+    """Return the invariants that the mutant violates in its run of the fault suite, or "". Raise as ``caught_by``."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as temporary:
+        folder = Path(temporary)
+        copy(folder)
+        (folder / ".runtime").symlink_to(ROOT / ".runtime")
+        apply(mutant, folder)
+        command = [sys.executable, "-P", "-m", "chaos", *mutant.run.split()]
+        environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    found = sorted(set(_VIOLATED.findall(done.stdout)))
+    if not found:
+        raise RuntimeError(f"the suite cannot run: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return ", ".join(found)
+
+
 def first_failure(tests: Sequence[str], folder: Path) -> str:
     """Return the first of these tests that fails in the folder, or "". Raise RuntimeError if they cannot run."""
     command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
@@ -82,15 +103,19 @@ def first_failure(tests: Sequence[str], folder: Path) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--only", default="", help="Run only the mutants whose name contains this.")
-def main(*, only: str) -> None:
-    """Break the engine one line at a time. Print the test that notices and the invariant that guards the line."""
-    worst = 0
+@click.option("--under-faults", is_flag=True, help="Run each in the fault suite: half an hour, with real brokers.")
+def main(*, only: str, under_faults: bool) -> None:
+    """Break the engine one line at a time. Print the test that notices and the invariant that guards the line.
+
+    Under faults, print the invariants that the mutant violates.
+    """
+    worst, judge = 0, violated_by if under_faults else caught_by
     click.echo("| mutant | invariant | caught by |\n|---|---|---|")
     for mutant in MUTANTS:
         if only not in mutant.name:
             continue
         try:
-            verdict = caught_by(mutant)
+            verdict = judge(mutant)
         except StaleError as error:
             verdict, worst = f"stale: {error}", STALE
         else:

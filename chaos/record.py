@@ -3,8 +3,9 @@
 Each run has two lines with the same ``id``. The first one, with the outcome ``begun``, is written before the run: a run
 that was killed has no other line and counts as not passed. The second one has the figures of the run, and its
 violations or its error. Both have the options of the run, ``outcome``, ``engine`` (the git tree hashes of ``worker/``
-and ``proto/``) and ``suite`` (that of the code in ``chaos/``; before 2026-11-27 of the whole folder, this record
-included). Runs before 2026-11-23 have one line, without an ``id``.
+and ``proto/``), ``pipeline`` (that of ``pipeline/``) and ``suite`` (that of the code in ``chaos/`` that runs and
+judges; before 2026-11-28 also that of the pages and the mutants, and before 2026-11-27 of the whole folder, this
+record included). Runs before 2026-11-23 have one line, without an ``id``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import confluent_kafka as ck
 
 from chaos import code_hash
 from chaos.answer_invariants import answered_twice, unanswered
+from chaos.fault_windows import never_excused
 from chaos.node import VERSION
 from chaos.procutil import ROOT
 
@@ -38,6 +40,7 @@ FILE = ROOT / "chaos/record.jsonl"
 BEGUN, PASSED, BROKEN, CRASHED = "begun", "passed", "broken", "crashed"
 _KILLED = "killed: the run has no end in the record"
 HASH_DIGITS = 12
+_PAGES = ("promises.py", "report.py", "mutants.py", "mutant_list.py")  # they neither run nor judge anything
 Line = dict[str, Any]
 
 
@@ -61,6 +64,8 @@ def of_result(result: Result) -> Line:
         "repeated": len(answered_twice(evidence)),
         "started_again": sum(len(entries) > 1 for entries in starts.values()),
         "most_starts": max(map(len, starts.values()), default=0),
+        "most_bad_starts": max(Counter(one.record for one in evidence.bad_starts).values(), default=0),
+        "never_excused": never_excused(evidence),
         "dead_letters": len({dead_letter.record for dead_letter in evidence.dead_letters}),
         "used": used(evidence),
         "most_memory": max((sample.pss for sample in evidence.samples), default=0),
@@ -106,7 +111,8 @@ def identity() -> Line:
     """Return the fields that identify the code of a run. Raise RuntimeError outside of a git checkout."""
     return {
         "engine": "+".join(code_hash.tree_hash(folder)[:HASH_DIGITS] for folder in ("worker", "proto")),
-        "suite": code_hash.tree_hash("chaos", ("*.py", "*.c"))[:HASH_DIGITS],
+        "pipeline": code_hash.tree_hash("pipeline")[:HASH_DIGITS],
+        "suite": code_hash.tree_hash("chaos", ("*.py", "*.c"), without=_PAGES)[:HASH_DIGITS],
         "commit": code_hash.commit(),
     }
 

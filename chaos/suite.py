@@ -182,7 +182,9 @@ class Suite:
             with contextlib.suppress(Exception):
                 await cluster.wait_answers(seconds=5)
             return record.of_crash(plan.options, _reason(error), time.monotonic() - began)
-        for text in (*map(str, result.violations), *result.diagnostics):
+        for violation in result.violations:
+            click.echo(f"    violated {violation}")
+        for text in result.diagnostics:
             click.echo(f"    {text}")
         return record.of_result(result)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from chaos.evidence import FaultWindow, read_journal
-from chaos.fault_windows import explained, unclean, windows
+from chaos.fault_windows import explained, never_excused, unclean, windows
 from tests.chaos.evidence import entry, good
 
 if TYPE_CHECKING:
@@ -57,3 +57,15 @@ def test_a_fault_of_all_replicas_explains_events_of_any_replica() -> None:
     assert explained((0.0, 1.5), {"r1", "r0"}, [one])
     assert explained((0.0, 1.5), (), [one])
     assert not explained((2.5, 3.0), {"r0"}, [one])
+
+
+def test_a_request_counts_as_never_excused_if_no_window_overlaps_its_life() -> None:
+    """The windows of a run with sessions of 5 s end 8 s after the fault."""
+    evidence = replace(good(), sent_at={(0, n): 100.0 * n for n in range(4)})
+    answers = [one._replace(at=100.0 * n + 1.0) for n, one in enumerate(evidence.answers)]
+    evidence = replace(evidence, answers=answers, journal=[])
+    assert never_excused(evidence) == 4
+    late = FaultWindow(195.0, 196.0, frozenset({"r1"}))
+    assert never_excused(replace(evidence, fault_windows=[late])) == 3
+    assert never_excused(replace(evidence, fault_windows=[late, FaultWindow(0.5, 99.0)])) == 1
+    assert never_excused(replace(evidence, answers=answers[:2])) == 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from chaos import __main__ as command
 from chaos import mutants
 from chaos.mutant_list import MUTANTS, Mutant
 from chaos.procutil import ROOT
@@ -29,11 +30,12 @@ def test_every_mutant_matches_the_code_and_is_valid_python(mutant: Mutant, tmp_p
     ast.parse(file.read_text())
     assert all((ROOT / test).exists() for test in mutant.tests)
     assert mutant.invariant in BROKEN.keys() | OTHER_INVARIANTS
+    command.main.make_context("chaos", mutant.run.split())
 
 
 def test_a_mutant_whose_line_has_changed_is_stale(tmp_path: Path) -> None:
     (tmp_path / "engine.py").write_text("a = 1\na = 1\n")
-    mutant = Mutant("name", "lost", "engine.py", "a = 1\n", "a = 2\n", ())
+    mutant = Mutant("name", "lost", "engine.py", "a = 1\n", "a = 2\n", (), "")
     with pytest.raises(mutants.StaleError, match=r"engine\.py has 2 lines like 'a = 1' instead of 1"):
         mutants.apply(mutant, tmp_path)
     with pytest.raises(mutants.StaleError, match="0 lines"):
@@ -69,3 +71,9 @@ def test_the_exit_code_tells_whether_every_mutant_was_caught(
     assert done.exit_code == code
     assert ("NOT CAUGHT" in done.output) == ("" in verdicts)
     assert ("stale: gone" in done.output) == (code == 2)
+
+
+def test_the_invariants_that_a_mutant_violates_are_read_from_the_output() -> None:
+    output = "    violated duplicate: x: 1\n    violated handler order: y\nFAIL  5 faults, 7 requests: 0 lost\n"
+    assert mutants._VIOLATED.findall(output) == ["duplicate", "handler order"]
+    assert mutants._VIOLATED.findall("FAIL  crashed: TimeoutError: \n") == ["crashed"]

@@ -183,7 +183,11 @@ def test_an_engine_is_the_tree_hash_of_git(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "worker/notes.md").write_text("1\n")
     assert code_hash.tree_hash("worker", ("*.py",)) == code
     (tmp_path / "worker/a.py").write_text("3\n")
-    assert code_hash.tree_hash("worker", ("*.py",)) != code
+    changed = code_hash.tree_hash("worker", ("*.py",))
+    assert changed != code
+    (tmp_path / "worker/page.py").write_text("1\n")
+    assert code_hash.tree_hash("worker", ("*.py",), without=("page.py",)) == changed
+    assert code_hash.tree_hash("worker", ("*.py",)) != changed
     monkeypatch.setattr(code_hash, "ROOT", tmp_path / "worker/nowhere")
     with pytest.raises(RuntimeError, match="needs a git checkout"):
         code_hash.commit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from chaos.faults import KINDS
 from chaos.record import has_feature
 
 if TYPE_CHECKING:
@@ -15,13 +16,21 @@ if TYPE_CHECKING:
 class Promise(NamedTuple):
     """A promise, what would refute it, and a command that exits with 1 if it finds that.
 
-    ``tested_by`` tells of a run in the record whether it puts the promise to the test.
+    ``tested_by`` tells of a run in the record whether it puts the promise to the test. If the command names a
+    guarantee, only runs with that guarantee do. ``kinds`` are the faults that the promise is about; none means all.
     """
 
     text: str
     refuted_by: str
     command: str
     tested_by: Callable[[Line], bool]
+    kinds: tuple[str, ...] = ()
+
+    def is_tested_by(self, line: Line) -> bool:
+        """Return whether a run in the record puts the promise to the test."""
+        words = self.command.split()
+        guarantee = words[words.index("--guarantee") + 1] if "--guarantee" in words else line["guarantee"]
+        return line["guarantee"] == guarantee and self.tested_by(line)
 
 
 def _guarantee(name: str) -> Callable[[Line], bool]:
@@ -64,8 +73,9 @@ PROMISES = (
     Promise(
         "deployments repeat nothing",
         "a second start under SIGTERM, restarts and scaling alone",
-        "--guarantee at-least-once --mix clean --faults 40 --session 20",
+        "--mix clean --faults 40 --session 20",
         _mix("clean"),
+        tuple(kind.name for kind in KINDS if kind.clean),
     ),
     Promise(
         "a request that always ends its process becomes a dead letter after its attempts",
@@ -96,6 +106,7 @@ PROMISES = (
         "another request that starts again without a fault",
         "--mix requests --minutes 2 --with limits",
         _feature("isolation"),
+        ("kill-child",),
     ),
     Promise(
         "a chain of requests is exactly-once from end to end",
@@ -114,46 +125,60 @@ PROMISES = (
         "a request in an added partition without an answer",
         "--with partitions --mix add-partitions+restart --faults 20",
         _feature("partitions"),
+        ("add-partitions",),
     ),
     Promise(
-        "a wrong wall clock loses and repeats nothing",
-        "a loss, a second answer, or a second start that no other fault explains",
+        "a wrong wall clock loses nothing, and no request is answered twice",
+        "a loss, or a second committed answer",
         "--guarantee exactly-once --with clocks --mix clock-forward+clock-back+restart --faults 20",
         _feature("clocks"),
+        ("clock-forward", "clock-back"),
     ),
     Promise(
         "lost packets are only slow",
         "a loss, or a second committed answer",
         "--guarantee exactly-once --mix drop+loss --faults 24 --gap 1.5 --brokers 3",
         _fault("drop", "loss"),
+        ("drop", "loss"),
     ),
     Promise(
         "a full disk of a broker stops nothing for good",
         "a request without an answer",
         "--mix broker-disk-full --faults 4 --gap 10 --brokers 3",
         _fault("broker-disk-full"),
+        ("broker-disk-full",),
     ),
     Promise(
         "passwords can be rotated, and the permissions in the manual suffice",
         "a second start without another fault, or a request without an answer",
         "--with secured --mix rotate-credentials+scale --faults 6 --gap 8 --session 20",
         _feature("secured"),
+        ("rotate-credentials",),
     ),
     Promise(
         "brokers can be upgraded while tasks run",
         "a loss, or a second committed answer",
         "--guarantee exactly-once --brokers 3 --with upgrade --faults 30",
         _feature("upgrade"),
+        ("broker-upgrade",),
     ),
     Promise(
         "the pipeline submits each row once, collects each record once, and audits correctly",
         "a row or a record that is missing or there twice, or another verdict than the suite's",
         "--guarantee exactly-once --with pipeline --faults 20 --gap 8",
         _feature("pipeline"),
+        ("kill-pipeline",),
     ),
     Promise(
-        "nothing of this changes in an hour",
-        "any of these violations",
+        "retention may delete what is committed",
+        "a loss, or a second start without another fault",
+        "--with retention --mix delete-records+kill-process+restart+cut --faults 20",
+        _fault("delete-records"),
+        ("delete-records",),
+    ),
+    Promise(
+        "exactly-once: an hour of mixed tasks breaks no invariant",
+        "any violation",
         "--soak",
         lambda line: line["load"] == "soak" and line["minutes"] >= 60,  # noqa: PLR2004 - an hour
     ),

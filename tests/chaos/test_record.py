@@ -115,9 +115,15 @@ def test_a_promise_counts_the_runs_that_test_it() -> None:
     """A broken run counts against every promise that it tests, and against no other."""
     broken = {**line("not answered"), "mix": "clean", "happened": {"restart": 2}}
     text = page([line(), broken])
-    assert "| exactly-once: every request has exactly one committed answer | 1 of 2 | 6 | 8 |" in text
-    assert "| deployments repeat nothing | 0 of 1 | 2 | 4 |" in text
-    assert "| at-most-once: no request starts twice | 0 of 0 | 0 | 0 |" in text
+    assert "| exactly-once: every request has exactly one committed answer | 1 of 2 | 6 | 6 | 8 |" in text
+    assert "| deployments repeat nothing | 0 of 1 | 2 | 2 | 4 |" in text
+    assert "| at-most-once: no request starts twice | 0 of 0 | 0 | 0 | 0 |" in text
+
+
+def test_a_promise_about_one_guarantee_counts_only_its_runs_and_names_its_faults() -> None:
+    ours = {**line(), "happened": {"drop": 2, "cut": 5}}
+    other = {**ours, "guarantee": "at-least-once"}
+    assert "| lost packets are only slow | 1 of 1 | 7 | 2 | 4 |" in page([other, ours])
 
 
 def test_the_command_of_a_promise_describes_a_run_that_tests_it() -> None:
@@ -129,7 +135,8 @@ def test_the_command_of_a_promise_describes_a_run_that_tests_it() -> None:
             (options,) = command._chosen(given)
         plan = plans.draw(options, rights=faults.RIGHTS)
         run = {**record.of_beginning(options), "happened": Counter(one.kind.name for one in plan.faults)}
-        assert promise.tested_by(run), promise.text
+        assert promise.is_tested_by(run), promise.text
+        assert not promise.kinds or sum(run["happened"][name] for name in promise.kinds)
 
 
 def test_the_record_names_clean_faults_and_faults_that_never_ran() -> None:

@@ -135,6 +135,8 @@ def main(
     if checked:
         changes = check.compare(results.load(RESULTS).figures, report.figures)
         click.echo("\n".join(map(str, changes)))
+        if check.nothing_kept(changes):
+            raise click.ClickException("there are no results to compare with: measure with --headline --write first")
         failed = failed or any(change.failed for change in changes)
     sys.exit(1 if failed else 0)
 

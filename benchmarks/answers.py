@@ -49,25 +49,32 @@ QUESTIONS = (
 
 
 class Answer(NamedTuple):
-    """An answer. ``ours`` and ``best`` are medians without their unit, or None if not measured."""
+    """An answer. ``ours`` and ``best`` are the figures of the worker and of its best peer, or None if not measured."""
 
     question: Question
-    ours: float | None
-    peer: str
-    best: float | None
+    ours: Figure | None
+    best: Figure | None
 
     @property
     def verdict(self) -> str:
-        """Return the program that is ahead, and by how much."""
+        """Return the program that is ahead, and by how much. Overlapping intervals decide nothing."""
         if self.ours is None:
             return "not measured"
         if self.best is None:
             return "no peer measured"
         less = self.question.unit in LESS_IS_BETTER
-        ahead = self.best / self.ours if less else self.ours / self.best
+        ahead = self.best.median / self.ours.median if less else self.ours.median / self.best.median
         if 1 / EQUAL < ahead < EQUAL:
             return "about equal"
-        return f"**worker**, {ahead:.3g} {TIMES}" if ahead > 1 else f"{self.peer}, {1 / ahead:.3g} {TIMES}"
+        if _overlap(self.ours, self.best):
+            return "not decided"
+        return f"**worker**, {ahead:.3g} {TIMES}" if ahead > 1 else f"{self.best.program}, {1 / ahead:.3g} {TIMES}"
+
+    @property
+    def command(self) -> str:
+        """Return the command that measures both again."""
+        names = {figure.workload for figure in (self.ours, self.best) if figure is not None}
+        return " ".join(["scripts/bench", *(f"--only {name}" for name in sorted(names or self.question.workloads[:1]))])
 
 
 def answers(figures: Sequence[Figure]) -> list[Answer]:
@@ -77,21 +84,24 @@ def answers(figures: Sequence[Figure]) -> list[Answer]:
 
 def _answer(question: Question, figures: Sequence[Figure]) -> Answer:
     for workload in question.workloads:
-        medians = {
-            figure.program: figure.median
+        found = {
+            figure.program: figure
             for figure in figures
             if figure.workload == workload
             and figure.unit == question.unit
             and figure.quantity.endswith(question.quantity)
         }
-        if question.program in medians:
-            return Answer(question, medians[question.program], *_best(question, medians.items()))
-    return Answer(question, None, "", None)
+        if question.program in found:
+            return Answer(question, found[question.program], _best(question, found.values()))
+    return Answer(question, None, None)
 
 
-def _best(question: Question, medians: Iterable[tuple[str, float]]) -> tuple[str, float | None]:
-    peers = {program: median for program, median in medians if program in PEERS}
-    if not peers:
-        return "", None
-    name = (min if question.unit in LESS_IS_BETTER else max)(peers, key=lambda program: peers[program])
-    return name, peers[name]
+def _best(question: Question, found: Iterable[Figure]) -> Figure | None:
+    choose = min if question.unit in LESS_IS_BETTER else max
+    return choose((one for one in found if one.program in PEERS), key=lambda one: one.median, default=None)
+
+
+def _overlap(one: Figure, other: Figure) -> bool:
+    """Return whether the intervals of two medians overlap. Without an interval, all values count."""
+    (low, high), (other_low, other_high) = (figure.interval or figure.spread for figure in (one, other))
+    return low <= other_high and other_low <= high

@@ -33,6 +33,7 @@ class Broker:
     """One-node Kafka from ``scripts/kafka`` on a free port, as a context manager. ``properties`` come last."""
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self._spent = 0.0  # CPU seconds of the broker's former processes
         self._properties = ";".join(f"{key}={value}" for key, value in (properties or {}).items())
 
     def __enter__(self) -> Self:
@@ -51,12 +52,13 @@ class Broker:
         )
         try:
             subprocess.run([_SCRIPT, "up"], env=environment, check=True, stdout=subprocess.DEVNULL)
-            self.process = psutil.Process(int((self._folder / "broker.pid").read_text().split()[0]))
+            self.process = self._running()
         except BaseException as error:
             self.__exit__()
             if isinstance(error, subprocess.CalledProcessError):
                 raise SystemExit("the broker did not start: see above, and try scripts/kafka up by itself") from None
             raise
+        self._environment = environment
         self._cluster = Cluster({"bootstrap.servers": self.address})
         self._admin = admin.AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self
@@ -73,7 +75,17 @@ class Broker:
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of the broker so far."""
         times = self.process.cpu_times()
-        return times.user + times.system
+        return self._spent + times.user + times.system
+
+    def restart(self) -> None:
+        """Stop the broker with SIGTERM, start it again with its data, and return when it is ready."""
+        self._spent = self.cpu_seconds()
+        for command in ("down", "up"):
+            subprocess.run([_SCRIPT, command], env=self._environment, check=True, stdout=subprocess.DEVNULL)
+        self.process = self._running()
+
+    def _running(self) -> psutil.Process:
+        return psutil.Process(int((self._folder / "broker.pid").read_text().split()[0]))
 
     # -- topics
 

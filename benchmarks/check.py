@@ -36,10 +36,18 @@ HEADLINES = (
     *(Headline(TASKS, f"{size} tasks", WORKER, SHARE) for size in ("1 ms", "10 ms", "100 ms")),
     Headline("latency", "idle round trip, p50", f"{WORKER} ÷ {BARE}", TIMES, less_is_better=True),
     Headline(TASKS, "10 ms tasks", f"{PROCESS} ÷ {WORKER}", TIMES),
+    Headline("guarantees", "empty tasks", "exactly-once ÷ at-least-once", TIMES),
     Headline("short-behind-long", "10 ms tasks behind one of 20 s, last", WORKER, "s", less_is_better=True),
     Headline("short-behind-long", "10 ms tasks behind one of 20 s, last", EXTRA_SLOT, "s", less_is_better=True),
 )
-WORKLOADS = (EMPTY, TASKS, "engines-idle", "short-behind-long", "latency")  # the most important ones first
+WORKLOADS = (
+    EMPTY,
+    TASKS,
+    "engines-idle",
+    "short-behind-long",
+    "latency",
+    "guarantees",
+)  # the most important ones first
 
 
 class Change(NamedTuple):
@@ -63,6 +71,11 @@ class Change(NamedTuple):
         name = f"{self.headline.quantity}, {self.headline.program}"
         kept, now = ("not measured" if value is None else f"{value:.3g}" for value in (self.kept, self.now))
         return f"{'FAIL' if self.failed else 'ok':4}  {name}: {now} (kept: {kept})"
+
+
+def nothing_kept(changes: Iterable[Change]) -> bool:
+    """Return whether no headline was measured before, so that there is nothing to compare with."""
+    return all(change.kept is None for change in changes)
 
 
 def compare(kept: Iterable[Figure], measured: Iterable[Figure]) -> list[Change]:

@@ -21,6 +21,8 @@ from chaos import code_hash
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
 
+_DIGITS = 12
+
 
 def common(bench: Bench) -> dict[str, str]:
     """Return the facts that all workloads of a run share. Missing peers are left out."""
@@ -60,19 +62,21 @@ def _peers(bench: Bench) -> dict[str, str]:
 def section(command: str, seconds: float, others: float | None) -> dict[str, str]:
     """Return when a workload was measured, on which engine, and how many cores other processes used meanwhile.
 
-    ``others`` is None if unknown. The engine is the git tree hash of ``worker/``.
+    ``others`` is None if unknown. The engine is the git tree hash of ``worker/``; the others are named like folders.
     """
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "took": f"{seconds:.0f} s",
         "others took": "not known" if others is None else f"{others:.2f} cores",
-        "engine": _engine(),
+        "engine": _hash("worker"),
+        "pipeline": _hash("pipeline")[:_DIGITS],
+        "benchmarks": _hash("benchmarks")[:_DIGITS],
         "command": command,
     }
 
 
-def _engine() -> str:
+def _hash(folder: str) -> str:
     try:
-        return code_hash.tree_hash("worker")
+        return code_hash.tree_hash(folder)
     except RuntimeError:  # not a git checkout
         return "unknown"

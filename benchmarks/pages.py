@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
 
 READING = """\
-Medians on one machine. With less than a tenth between them, programs count as about equal. For
-tasks of uneven length the worker detaches long tasks and has an extra slot. The
+Medians on one machine. With less than a tenth between them, programs count as about equal, and with
+overlapping intervals the order is not decided. A command that shows another order refutes its row.
+For tasks of very different lengths the worker detaches long tasks and has an extra slot. The
 [method](benchmarks-method.md) has the settings of each peer, [all figures](benchmarks-figures.md)
 have the intervals.
 """
@@ -70,10 +71,11 @@ def answers_sheet(figures: Sequence[Figure]) -> Sheet:
     """Return the table of answers: where the worker is a good choice, and where it is not."""
     rows = []
     for answer in answers(figures):
-        ours, best = ("" if value is None else number(value) for value in (answer.ours, answer.best))
-        peer = f"{best} ({answer.peer})" if best else ""
-        rows.append((answer.question.text, answer.question.unit, ours, peer, answer.verdict))
-    header = ("your tasks", "measured as", "worker", "best peer", "ahead")
+        ours = "" if answer.ours is None else number(answer.ours.median)
+        peer = "" if answer.best is None else f"{number(answer.best.median)} ({answer.best.program})"
+        row = (answer.question.text, answer.question.unit, ours, peer, answer.verdict, f"`{answer.command}`")
+        rows.append(row)
+    header = ("your tasks", "measured as", "worker", "best peer", "ahead", "command")
     return Sheet("Should I use it, and where not?", header, rows)
 
 

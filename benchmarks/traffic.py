@@ -130,7 +130,7 @@ class Reader:
     def poll(self, seconds: float) -> Response | None:
         """Return the next answer, or None if none arrives within ``seconds``."""
         message = self._consumer.poll(seconds)
-        if message is None:
+        if message is None or message.error() is not None:  # of a broker that restarts
             return None
         value: Any = message.value()  # bytes: no deserializer is set
         return decode_response(value)

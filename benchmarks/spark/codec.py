@@ -48,7 +48,7 @@ _BRONZE_FIELDS = [
 ]
 
 
-def run(rows: int = 1_000_000, repetitions: int = 5) -> list[Figure]:
+def run(rows: int = 1_000_000, repetitions: int = 6) -> list[Figure]:
     """Return rows per second of encoding and decoding, and the ratios to the lower bounds."""
     spark = session()
     figures: list[Figure] = []

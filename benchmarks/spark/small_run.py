@@ -32,7 +32,7 @@ spark.range(200).write.parquet(sys.argv[1])
 """
 
 
-def run(rows: int = 200, repetitions: int = 3) -> list[Figure]:
+def run(rows: int = 200, repetitions: int = 6) -> list[Figure]:
     """Return the seconds of ``pipeline run`` and of Spark alone, and their CPU seconds."""
     ours, alone = [], []
     with Broker() as broker, tempfile.TemporaryDirectory(prefix="bench-run-") as folder:

@@ -29,7 +29,7 @@ NAME = "spark-submit"
 RATE, OF_SINK = "submit", "submit, of the sink"  # goals
 
 
-def run(rows: int = 200_000, repetitions: int = 5) -> list[Figure]:
+def run(rows: int = 200_000, repetitions: int = 6) -> list[Figure]:
     """Return requests per second, and the ratio to the sink."""
     spark = session()
     numbers = itertools.count()

@@ -1,4 +1,4 @@
-"""A worker process dies: how long until every partition is answered again?"""
+"""A worker process dies, or the broker restarts: how long until every partition is answered again?"""
 
 from __future__ import annotations
 
@@ -64,11 +64,12 @@ def run(kind: str, protocol: str, bench: Bench) -> list[Figure]:
 
     An empty ``protocol`` means the worker's choice.
     """
-    name, quantity = f"crash-{kind}", f"{DIES[kind]}: crash to next answer"
+    name, quantity = f"crash-{kind}", f"{EVENTS[kind]} to next answer"
     variables = dict(OVERTAKING)
     if protocol:
         name, quantity = f"{name}-{protocol}", f"{quantity}, {protocol} protocol"
         variables["KAFKA_GROUP_PROTOCOL"] = protocol
+    crash = functools.partial(KINDS[kind], bench)
     values: dict[str, list[float]] = {program: [] for program in ISOLATION}
     for repetition, program in itertools.product(range(bench.scale.repetitions), ISOLATION):
         endpoint = bench.endpoint()
@@ -76,13 +77,16 @@ def run(kind: str, protocol: str, bench: Bench) -> list[Figure]:
         with contextlib.closing(Reader(endpoint, group)) as reader, group:
             warm_up(endpoint, reader)
             stream = Stream(endpoint, reader)
-            values[program] += [recovery(stream, KINDS[kind], group) for _ in range(bench.scale.crashes)]
+            values[program] += [recovery(stream, crash, group) for _ in range(bench.scale.crashes)]
         bench.echo(f"{name} {repetition + 1}/{bench.scale.repetitions}: {program} {values[program][-1]:.2f} s")
     return [Figure(name, quantity, program, "s", tuple(found)) for program, found in values.items()]
 
 
 def recovery(stream: Stream, crash: Callable[[Stream, ProcessGroup], None], group: ProcessGroup) -> float:
-    """Return the seconds from the crash until each partition has answered a request that was sent after it."""
+    """Return the seconds from the crash until each partition has answered a request that was sent after it.
+
+    For a restart of the broker they count from the time when it is ready again.
+    """
     for _ in range(STEADY):
         stream.step()
     crash(stream, group)
@@ -99,16 +103,28 @@ def recovered(answered: set[int], first: int) -> bool:
     return len({sequence % PARTITIONS for sequence in answered if sequence >= first}) == PARTITIONS
 
 
-def _kill(_stream: Stream, group: ProcessGroup) -> None:
+def _kill(_bench: Bench, _stream: Stream, group: ProcessGroup) -> None:
     os.kill(random.choice(sorted(group.memory())), signal.SIGKILL)
 
 
-def _segfault(stream: Stream, _group: ProcessGroup) -> None:
+def _segfault(_bench: Bench, stream: Stream, _group: ProcessGroup) -> None:
     stream.step(SEGFAULT)
 
 
-DIES = {"SIGKILL": "SIGKILL of a worker process", "segfault": "segmentation fault in a task"}
-KINDS: dict[str, Callable[[Stream, ProcessGroup], None]] = {"SIGKILL": _kill, "segfault": _segfault}
+def _restart_broker(bench: Bench, _stream: Stream, _group: ProcessGroup) -> None:
+    bench.broker.restart()
+
+
+EVENTS = {
+    "SIGKILL": "SIGKILL of a worker process: crash",
+    "segfault": "segmentation fault in a task: crash",
+    "broker-restart": "restart of the broker: ready",
+}
+KINDS: dict[str, Callable[[Bench, Stream, ProcessGroup], None]] = {
+    "SIGKILL": _kill,
+    "segfault": _segfault,
+    "broker-restart": _restart_broker,
+}
 WORKLOADS: dict[str, Callable[[Bench], list[Figure]]] = {
     f"crash-{kind}{suffix}": functools.partial(run, kind, suffix.removeprefix("-"))
     for suffix in ("", "-classic")

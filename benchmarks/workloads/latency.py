@@ -31,10 +31,11 @@ _MILLI = 1e3
 
 
 def run(bench: Bench) -> list[Figure]:
-    """Measure worker and bare loop in turn while both run, then each peer alone."""
+    """Measure worker and bare loop in turn while both run, then each peer alone, with fewer round trips."""
     rounds = _with_bare_loop(bench)
     peers = [one for one in all_programs(bench) if one.name != WORKER]
-    alone = interleave(bench, NAME, peers, 1, lambda one: one.round_trips(bench, _gaps(bench.scale.round_trips)))
+    count, times = bench.scale.repetitions, bench.scale.round_trips // bench.scale.repetitions
+    alone = interleave(bench, NAME, peers, count, lambda one: one.round_trips(bench, _gaps(times)))
     for name, runs in alone.items():
         rounds[name] = [[seconds * _MILLI for seconds in times] for times in runs]
     return figures(rounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,19 @@ def test_the_program_with_the_shortest_time_is_ahead() -> None:
     ]
     rows = {line[0]: line[2:] for line in answers_sheet(figures).rows}
 
-    assert rows["Process start to first task"] == ("3.00", "1.00 (Celery)", f"Celery, 3 {TIMES}")
+    command = "`scripts/bench --only start-up`"
+    assert rows["Process start to first task"] == ("3.00", "1.00 (Celery)", f"Celery, 3 {TIMES}", command)
+
+
+def test_overlapping_intervals_decide_nothing() -> None:
+    """Six values have an interval from the least to the greatest."""
+    ours = Figure("start-up", "first task", "worker", "s", (1.0, 1.1, 1.2, 1.3, 1.4, 2.0))
+    best = Figure("start-up", "first task", "Celery", "s", (1.9, 2.1, 2.2, 2.3, 2.4, 2.5))
+    late = replace(best, values=(2.1, *best.values[1:]))
+    rows = {line[0]: line[4] for line in answers_sheet([ours, best]).rows}
+    assert rows["Process start to first task"] == "not decided"
+    rows = {line[0]: line[4] for line in answers_sheet([ours, late]).rows}
+    assert rows["Process start to first task"].startswith("**worker**")
 
 
 @pytest.mark.parametrize(
@@ -335,6 +348,8 @@ def test_a_headline_fails_if_it_is_a_fifth_worse(number: int, kept: float, now: 
 
 def test_a_headline_that_is_no_longer_measured_fails() -> None:
     (change, *_) = check.compare([headline(0, 1.0)], [])
+    assert not check.nothing_kept([change])
+    assert check.nothing_kept(check.compare([], [headline(0, 1.0)]))
 
     assert change.failed
     assert str(change) == "FAIL  empty tasks, worker ÷ bare loop: not measured (kept: 1)"

@@ -25,6 +25,7 @@ PYTHON_PEERS = {
     "arroyo": ("sentry-arroyo==2.48.0", f"protobuf=={version('protobuf')}"),
     "celery": ("celery[redis]==5.7.0", HIREDIS),
     "dramatiq": ("dramatiq[redis]==2.2.1", HIREDIS),
+    "ray": ("ray==2.60.0",),
 }
 JARS = (
     ("io.confluent.parallelconsumer", "parallel-consumer-core", "0.5.3.3"),

@@ -10,7 +10,7 @@ EXTRA_SLOT = "worker, extra slot"
 DETACHING = "worker, detaching"
 BOTH = "worker, detaching and an extra slot"
 NO_STATE_TOPIC = "worker, no state topic"
-BARE, ARROYO, PARALLEL, SHARE_GROUP, CELERY, CELERY_RABBIT, DRAMATIQ, DRAMATIQ_ONE = OTHER_PROGRAMS = (
+BARE, ARROYO, PARALLEL, SHARE_GROUP, CELERY, CELERY_RABBIT, DRAMATIQ, DRAMATIQ_ONE, RAY = OTHER_PROGRAMS = (
     "bare loop",
     "arroyo",
     "parallel-consumer",
@@ -19,6 +19,7 @@ BARE, ARROYO, PARALLEL, SHARE_GROUP, CELERY, CELERY_RABBIT, DRAMATIQ, DRAMATIQ_O
     "Celery on RabbitMQ",
     "Dramatiq",
     "Dramatiq, prefetch 1",
+    "Ray",
 )
 VARIANTS = (PROCESS, DETACHING, EXTRA_SLOT, BOTH, NO_STATE_TOPIC)  # the worker with other settings
 PROGRAMS = (WORKER, *VARIANTS, *OTHER_PROGRAMS)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 mpl.use("svg")
 # Colours that are distinct for any colour vision (Okabe and Ito). The worker has the strongest one and its shades.
 _WORKER = ("#D55E00", "#8C3E00", "#7A1F3D", "#F2A477", "#B23A48", "#D9C3B5")
-_OTHERS = ("#999999", "#0072B2", "#56B4E9", "#CC79A7", "#009E73", "#7FCDBB", "#E69F00", "#F0E442")
+_OTHERS = ("#999999", "#0072B2", "#56B4E9", "#CC79A7", "#009E73", "#7FCDBB", "#E69F00", "#F0E442", "#5D3A9B")
 COLOURS = dict(zip(PROGRAMS, (*_WORKER, *_OTHERS), strict=True))
 _STYLE: Any = {
     "svg.fonttype": "none",

@@ -8,6 +8,7 @@ from benchmarks.comparison import backlog_figures, interleave, rates, ratios_of_
 from benchmarks.kafka_programs import arroyo, parallel_consumer, share_group, the_worker
 from benchmarks.names import ARROYO, PARALLEL, SHARE_GROUP
 from benchmarks.queue_programs import celery, dramatiq
+from benchmarks.ray_program import ray
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -36,6 +37,7 @@ def _all(bench: Bench) -> list[Program]:
         celery(made, tasks // MUCH_SLOWER, rabbit=True),
         dramatiq(made, tasks // MUCH_SLOWER),
         dramatiq(made, tasks // MUCH_SLOWER, prefetch=1),
+        ray(made, tasks // MUCH_SLOWER),
     ]
 
 

@@ -102,7 +102,7 @@ class Audit(NamedTuple):
 class FaultWindow(NamedTuple):
     """A fault that may explain a second start. ``replicas`` are those that it hit; an empty set means all of them.
 
-    ``blocks`` means that nothing can be committed during the fault.
+    ``blocks`` means that commits may fail or take seconds during the fault.
     """
 
     begin: float

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
     @property
     def blocks(self) -> bool:
-        """Return whether its target can commit nothing while it lasts."""
+        """Return whether commits of its target may fail or take seconds while it lasts."""
         return not self.clean and (
             (self.area in ("broker", "network") and self.name != "delay") or self.name.startswith("freeze")
         )

@@ -30,7 +30,7 @@ def rows(evidence: Evidence) -> Iterator[dict[str, Any]]:
         "guarantee": options.guarantee,
         "ordering": options.ordering,
         "max_attempts": options.max_attempts,
-        "attempts_exact": not any(one.blocks for one in evidence.fault_windows),  # everything could be committed
+        "attempts_exact": not any(one.blocks for one in evidence.fault_windows),  # every commit could succeed at once
         "rows_exact": bool(options.store),  # a store makes rows exact, and answers at-least-once
     }
     for (partition, offset), item in evidence.sent.items():

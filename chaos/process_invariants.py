@@ -22,6 +22,7 @@ MEMBERSHIP_THREAD = "rdk:bg"  # only the client of the membership check has it, 
 YOUNG = 10.0  # seconds in which a process may still grow
 SET_UP_THREADS = 6  # of a process with all its clients
 LAST = 3  # samples
+REPLACED = 20.0  # seconds: a client whose transaction has no reply is given up after 15 s, and its successor is there
 LONGEST_HOLD = 90.0  # seconds: the longest request, the longest outage, and a hung transaction
 
 SIGTERM, SIGKILL = -15, -9
@@ -106,8 +107,9 @@ def _threads(evidence: Evidence, pid: int, samples: Sequence[Sample]) -> Iterato
     if not grown:
         return
     fixed, each = CLIENT_THREADS
-    # A client that is being replaced stays for some seconds, so the minimum of the last samples counts.
-    before, after = grown[0].threads, min((one.threads for one in grown[-LAST:]), key=Counter.total)
+    # A client that is being replaced stays for some seconds, so the least of the last samples counts.
+    last = [one.threads for one in grown if one.time >= grown[-1].time - REPLACED]
+    before, after = grown[0].threads, min(last, key=Counter.total)
     clients = min(evidence.hung_clients, evidence.outages) + min(after[MEMBERSHIP_THREAD], 1)
     clients += GROUP_CLIENTS if use_states(evidence.options.uses) else 0
     if after.total() - before.total() > MAX_THREADS + (fixed + each * evidence.options.brokers) * clients:

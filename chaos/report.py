@@ -48,8 +48,8 @@ invariant once, and plants a duplicate, a loss and a reordering that the indepen
 _ALLOWED = """At-most-once may lose a request if it reports that. At-least-once may answer a request twice, and
 start it again, after a fault. Exactly-once may start it again. With an offset store (seeds 151 to
 153, and 192), exactly-once is about the rows in the database, and a request may be answered twice.
-Everything else is a broken run. The requests in the last column were answered while no fault of any
-replica could excuse a second start or a second answer.
+Everything else is a broken run. For the requests in the last column, no fault of any replica could
+excuse a second start or a second answer up to their last start and answer.
 """
 _RECORD = """# Reliability: the record
 

@@ -59,12 +59,12 @@ LONG = (
     *(_run(180 + n, g, faults=20, **_DEFAULTS) for n, g in enumerate(_ALL)),
     _run(2, EXACTLY, mix="broker-kill", faults=2, gap=1.5),  # it found a defect, see chaos/findings.md
     *(_run(172, g, mix="requests", faults=0, minutes=1) for g in _ALL),
-    # Long gaps, so that most requests are answered while no fault excuses anything.
+    # Long gaps, so that many requests are answered while no fault excuses anything.
     *(_run(173, g, brokers=3, faults=8, gap=20.0) for g in _ALL),
     # Faults that the mix "all" rarely has.
-    *(_run(190, EXACTLY, brokers=3, mix="broker-disk-full", faults=6, gap=10.0),),
-    *(_run(191, EXACTLY, brokers=3, mix="broker-rolling+broker-restart", faults=12, gap=3.0),),
-    *(_run(192, AT_LEAST, store="postgresql", mix="store-kill+store-freeze+kill-process", faults=16, gap=2.0),),
+    _run(190, EXACTLY, brokers=3, mix="broker-disk-full", faults=6, gap=10.0),
+    _run(191, EXACTLY, brokers=3, mix="broker-rolling+broker-restart", faults=12, gap=3.0),
+    _run(192, AT_LEAST, store="postgresql", mix="store-kill+store-freeze+kill-process", faults=16, gap=2.0),
     # Tasks that move between processes, on three brokers. They have found three defects.
     *(_run(301 + n, g, o, p, brokers=3, features="detaching") for n, (g, o, p) in enumerate(_MOVING)),
     # Packet loss, which a proxy cannot simulate.
@@ -118,6 +118,8 @@ FEATURES = (
         _featured(260 + n, g, "retention", mix="delete-records+kill-process+restart+cut")
         for n, g in enumerate((AT_LEAST, EXACTLY))
     ),
+    # Requests that end their child process, and no other faults.
+    *(_featured(263 + n, g, "limits", mix="requests", faults=0, minutes=1.0) for n, g in enumerate(_ALL)),
     _featured(262, EXACTLY, "secured", mix="rotate-credentials+scale", faults=6, gap=8.0, session=20.0),
     # Spark's commands, with gaps that give Spark time to start.
     *(

@@ -127,16 +127,17 @@ def main(
         raise click.UsageError("--quick is too short to be kept or compared: leave it out")
     if checked and (only or write):
         raise click.UsageError("--check chooses its workloads and keeps nothing: use it without --only and --write")
+    kept = results.load(RESULTS).figures
+    if checked and check.nothing_kept(check.compare(kept, [])):
+        raise click.ClickException("there are no results to compare with: measure with --headline --write first")
     signal.signal(signal.SIGTERM, _stop)
     report, failed = _measured(_run(only, beside, quick=quick, headline=headline or checked), write=write)
     _show(report)
     if json_file:
         json_file.write_text(json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if checked:
-        changes = check.compare(results.load(RESULTS).figures, report.figures)
+        changes = check.compare(kept, report.figures)
         click.echo("\n".join(map(str, changes)))
-        if check.nothing_kept(changes):
-            raise click.ClickException("there are no results to compare with: measure with --headline --write first")
         failed = failed or any(change.failed for change in changes)
     sys.exit(1 if failed else 0)
 

@@ -62,7 +62,7 @@ def _peers(bench: Bench) -> dict[str, str]:
 def section(command: str, seconds: float, others: float | None) -> dict[str, str]:
     """Return when a workload was measured, on which engine, and how many cores other processes used meanwhile.
 
-    ``others`` is None if unknown. The engine is the git tree hash of ``worker/``; the others are named like folders.
+    ``others`` is None if unknown. The engine is the git tree hash of ``worker/``.
     """
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -77,7 +77,7 @@ class RayProgram(NamedTuple):
         """Start a driver with these tasks."""
         counted = [(payload, len(list(group))) for payload, group in itertools.groupby(payloads)]
         given = {"handler": handler, "payloads": counted, "batch": batch, "processes": processes, "gaps": list(gaps)}
-        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as name:
+        with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             (folder / "given").write_text(json.dumps(given), encoding="utf-8")
             (folder / "done").write_bytes(struct.pack("q", 0))

@@ -27,6 +27,8 @@ _COORDINATOR_COMES = (
     ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 ANSWER_SECONDS = 60.0  # seconds until the suite stops waiting for an answer
+# After a restart of the broker, the suite's clients are back before the measured program, and say nothing about it.
+RECONNECTING = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
 
 
 def produce(producer: ck.Producer, topic: str, value: bytes, key: Any, partition: int = -1) -> None:
@@ -104,7 +106,12 @@ class Reader:
     def __init__(self, endpoint: Endpoint, program: ProcessGroup) -> None:
         self._program = program
         self._consumer = ck.Consumer(
-            {"bootstrap.servers": endpoint.address, "group.id": "reader", "enable.auto.commit": False}
+            {
+                "bootstrap.servers": endpoint.address,
+                "group.id": "reader",
+                "enable.auto.commit": False,
+                **RECONNECTING,
+            }
         )
         self._consumer.assign(
             [ck.TopicPartition(endpoint.ack_topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)]

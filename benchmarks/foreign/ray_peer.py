@@ -26,7 +26,8 @@ from benchmarks.foreign.work import TaskReport, do
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PENDING = 1_000  # calls under way: Ray's documentation advises to limit them with ray.wait
+PENDING = 100  # calls under way, as in the example of Ray's documentation, which limits them with ray.wait
+WARM_UP_SECONDS = "0.5"  # of one call for each process, so that all have started
 PENDING_CHARACTERS = 64 * 1024 * 1024  # of their payloads
 
 
@@ -63,6 +64,7 @@ def _round_trips(given: dict[str, Any]) -> Iterator[float]:
 
 def _reports(given: dict[str, Any], done: Path) -> list[TaskReport]:
     """Return the reports of all tasks. While tasks are left, count the finished ones except for the last."""
+    _warm_up(given["processes"])
     payloads = [payload for payload, count in given["payloads"] for _ in range(count)]
     calls = [payloads[at : at + given["batch"]] for at in range(0, len(payloads), given["batch"])]
     longest = max(sum(map(len, call)) for call in calls)
@@ -78,6 +80,10 @@ def _reports(given: dict[str, Any], done: Path) -> list[TaskReport]:
         pending = _collect(pending, reports)
         _count(done, min(len(reports), len(payloads) - 1))
     return reports
+
+
+def _warm_up(processes: int) -> None:
+    ray.get([run.remote("spin", [WARM_UP_SECONDS]) for _ in range(processes)])
 
 
 def _collect(pending: list[Any], reports: list[TaskReport]) -> list[Any]:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
 
-from benchmarks.broker import PARTITIONS
+from benchmarks.bench import Bench
+from benchmarks.broker import PARTITIONS, Broker
 from benchmarks.figures import Figure
 from benchmarks.names import PROCESS, WORKER
 from benchmarks.processes import worker
-from benchmarks.traffic import Reader, produce, warm_up
+from benchmarks.traffic import RECONNECTING, Reader, produce, warm_up
 from worker.codec import encode_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.bench import Bench
     from benchmarks.endpoint import Endpoint
     from benchmarks.processes import ProcessGroup
 
@@ -33,6 +33,7 @@ LIMIT = 120.0  # seconds
 # In the default order, the partition of the crashed task waits for its next attempt, and thus for the back-off.
 OVERTAKING = {"WORKER_ORDERING": "unordered"}
 ISOLATION = {WORKER: "thread", PROCESS: "process"}
+BROKER_RESTART = "broker-restart"
 SEGFAULT = "segfault"  # payload, see ``handlers.crash``
 
 
@@ -40,7 +41,7 @@ class Stream:
     """A stream of empty tasks to all partitions in turn, with a record of the answered ones."""
 
     def __init__(self, endpoint: Endpoint, reader: Reader) -> None:
-        self._producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0})
+        self._producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0, **RECONNECTING})
         self._topic = endpoint.request_topic
         self._reader = reader
         self.sent = 0
@@ -69,16 +70,21 @@ def run(kind: str, protocol: str, bench: Bench) -> list[Figure]:
     if protocol:
         name, quantity = f"{name}-{protocol}", f"{quantity}, {protocol} protocol"
         variables["KAFKA_GROUP_PROTOCOL"] = protocol
-    crash = functools.partial(KINDS[kind], bench)
     values: dict[str, list[float]] = {program: [] for program in ISOLATION}
-    for repetition, program in itertools.product(range(bench.scale.repetitions), ISOLATION):
-        endpoint = bench.endpoint()
-        group = worker(endpoint, "crash", WORKER_ISOLATION=ISOLATION[program], **variables)
-        with contextlib.closing(Reader(endpoint, group)) as reader, group:
-            warm_up(endpoint, reader)
-            stream = Stream(endpoint, reader)
-            values[program] += [recovery(stream, crash, group) for _ in range(bench.scale.crashes)]
-        bench.echo(f"{name} {repetition + 1}/{bench.scale.repetitions}: {program} {values[program][-1]:.2f} s")
+    with contextlib.ExitStack() as stack:
+        where = bench
+        if kind == BROKER_RESTART:  # another broker, so that the one of all workloads stays warm
+            broker = stack.enter_context(Broker())
+            where = stack.enter_context(Bench(broker, bench.scale, bench.echo, bench.other_engine))
+        crash = functools.partial(KINDS[kind], where)
+        for repetition, program in itertools.product(range(bench.scale.repetitions), ISOLATION):
+            endpoint = where.endpoint()
+            group = worker(endpoint, "crash", WORKER_ISOLATION=ISOLATION[program], **variables)
+            with contextlib.closing(Reader(endpoint, group)) as reader, group:
+                warm_up(endpoint, reader)
+                stream = Stream(endpoint, reader)
+                values[program] += [recovery(stream, crash, group) for _ in range(bench.scale.crashes)]
+            bench.echo(f"{name} {repetition + 1}/{bench.scale.repetitions}: {program} {values[program][-1]:.2f} s")
     return [Figure(name, quantity, program, "s", tuple(found)) for program, found in values.items()]
 
 
@@ -118,12 +124,12 @@ def _restart_broker(bench: Bench, _stream: Stream, _group: ProcessGroup) -> None
 EVENTS = {
     "SIGKILL": "SIGKILL of a worker process: crash",
     "segfault": "segmentation fault in a task: crash",
-    "broker-restart": "restart of the broker: ready",
+    BROKER_RESTART: "restart of the broker: ready",
 }
 KINDS: dict[str, Callable[[Bench, Stream, ProcessGroup], None]] = {
     "SIGKILL": _kill,
     "segfault": _segfault,
-    "broker-restart": _restart_broker,
+    BROKER_RESTART: _restart_broker,
 }
 WORKLOADS: dict[str, Callable[[Bench], list[Figure]]] = {
     f"crash-{kind}{suffix}": functools.partial(run, kind, suffix.removeprefix("-"))

@@ -34,7 +34,8 @@ def run(bench: Bench) -> list[Figure]:
     """Measure worker and bare loop in turn while both run, then each peer alone, with fewer round trips."""
     rounds = _with_bare_loop(bench)
     peers = [one for one in all_programs(bench) if one.name != WORKER]
-    count, times = bench.scale.repetitions, bench.scale.round_trips // bench.scale.repetitions
+    count = bench.scale.repetitions
+    times = -(-bench.scale.round_trips // count)  # rounded up: all together support a p99
     alone = interleave(bench, NAME, peers, count, lambda one: one.round_trips(bench, _gaps(times)))
     for name, runs in alone.items():
         rounds[name] = [[seconds * _MILLI for seconds in times] for times in runs]
@@ -95,11 +96,10 @@ def figures(rounds: dict[str, list[list[float]]]) -> list[Figure]:
     for label, share in QUANTILES.items():
         quantity = f"idle round trip, {label}"
         values = {name: _supported(times, share) for name, times in rounds.items()}
-        for name, ours in values.items():
-            if name != WORKER and ours and len(ours) == len(values[WORKER]):
-                goal = label if name == BARE else ""
-                ratio = ratios(values[WORKER], ours)
-                found.append(Figure(NAME, quantity, f"{WORKER} ÷ {name}", TIMES, ratio, goal))
+        bare = values.get(BARE, ())
+        if bare and len(bare) == len(values[WORKER]):  # the two took turns
+            ratio = ratios(values[WORKER], bare)
+            found.append(Figure(NAME, quantity, f"{WORKER} ÷ {BARE}", TIMES, ratio, label))
         found += [Figure(NAME, quantity, name, "ms", ours) for name, ours in values.items() if ours]
     return found
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NAME = "peers"
 QUANTITY = "empty tasks, peers"
-SLOWER = 6  # factor between the tasks of the worker and those of other programs that read Kafka
+SLOWER = 6  # factor between the tasks of the worker and those of other programs that are fast
 MUCH_SLOWER = 60  # the same for queues, so that every run takes a few seconds
 
 
@@ -37,7 +37,7 @@ def _all(bench: Bench) -> list[Program]:
         celery(made, tasks // MUCH_SLOWER, rabbit=True),
         dramatiq(made, tasks // MUCH_SLOWER),
         dramatiq(made, tasks // MUCH_SLOWER, prefetch=1),
-        ray(made, tasks // MUCH_SLOWER),
+        ray(made, tasks // SLOWER),
     ]
 
 

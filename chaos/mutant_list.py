@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
 _FAKE = "tests/process_fake/test_{}.py"
 _LAWS = "tests/laws/test_{}_laws.py"
 _REQUESTS = "--mix requests --minutes 0.5"
-_DETACHING = "--guarantee exactly-once --with detaching --mix freeze-process+cut+kill-process --faults 15 --brokers 3"
+_DETACHING = "--guarantee exactly-once --with detaching --mix freeze-process+cut --faults 40 --gap 2 --brokers 3"
 _DETACHED = (_FAKE.format("detached"), _FAKE.format("detached_once"), _FAKE.format("detached_records"))
 
 MUTANTS = (
@@ -62,7 +62,7 @@ MUTANTS = (
         "self.queue.take(limit, below, now, held=",
         'self.queue.take(limit, float("inf"), now, held=',
         (_FAKE.format("start_limits"), _FAKE.format("once"), _LAWS.format("partition")),
-        "--guarantee at-most-once --mix kill-process --faults 20 --gap 0.6",
+        "--guarantee at-most-once --mix cut-out+cut --faults 12 --session 3",
     ),
     Mutant(
         "a failed task starts before a commit has recorded it",
@@ -71,7 +71,7 @@ MUTANTS = (
         "            if not self._fresh or not _may_start(self._fresh[0].record.offset, below, held):\n",
         "            if not self._fresh or self._fresh[0].record.offset >= below:\n",
         ("tests/unit/test_held_tasks.py",),
-        _REQUESTS,
+        "--ordering unordered --mix requests --minutes 1",
     ),
     Mutant(
         "at-most-once starts a failed task again",
@@ -98,7 +98,7 @@ MUTANTS = (
         "        self._group.detached += 1\n",
         "        self._group.detached += 0\n",
         (*_DETACHED, _LAWS.format("partition")),
-        _DETACHING,
+        "--guarantee exactly-once --with detaching --mix clean --faults 15 --gap 2 --session 20",
     ),
     Mutant(
         "offsets are committed over what is not answered",
@@ -107,7 +107,7 @@ MUTANTS = (
         "            self.watermark = self.lowest\n",
         "            self.watermark = self.last + 1\n",
         (_LAWS.format("offset"), _FAKE.format("tasks")),
-        "--mix kill-process+restart --faults 20 --gap 0.6",
+        "--load short --mix kill-process --faults 10 --gap 2",
     ),
     Mutant(
         "what was answered out of order runs again",
@@ -116,7 +116,7 @@ MUTANTS = (
         "        return bool(ranges) and ranges[0][0] <= offset\n",
         "        return False\n",
         (_FAKE.format("orderings"), _LAWS.format("partition")),
-        "--ordering unordered --mix clean --faults 15 --session 20",
+        "--ordering unordered --with detaching --mix clean --faults 15 --gap 2 --session 20",
     ),
     Mutant(
         "a dead letter is answered and not sent",
@@ -143,7 +143,7 @@ MUTANTS = (
         "        self._results.cancel(task, owned)\n",
         "        owned.requeue(task)\n",
         (_FAKE.format("cancel"),),
-        "--with cancels --mix clean --faults 6 --session 20",
+        "--load short --with cancels --mix clean --faults 4 --session 20",
     ),
     Mutant(
         "a waiting request is cancelled before a commit covers it",
@@ -152,7 +152,7 @@ MUTANTS = (
         "        if not self._guarantee.starts_once:\n",
         "        if True:\n",
         (_FAKE.format("cancel_once"),),
-        "--guarantee at-most-once --with cancels --mix kill-process --faults 20 --gap 0.6",
+        "--guarantee at-most-once --brokers 3 --load short --with cancels --mix cut --faults 12",
     ),
     Mutant(
         "a waiting request is cancelled although a drain takes back its start",
@@ -161,7 +161,7 @@ MUTANTS = (
         "        return self._lifecycle.may_start and owned.starts.may_start(offset)\n",
         "        return owned.starts.may_start(offset)\n",
         (_FAKE.format("cancel_once"),),
-        "--guarantee at-most-once --with cancels --mix restart+scale --faults 15",
+        "--guarantee at-most-once --load short --with cancels --mix restart+scale --faults 8",
     ),
     Mutant(
         "a cancelled task that fails is tried again",
@@ -179,7 +179,7 @@ MUTANTS = (
         "checkpoint=data, checkpoint_epoch=epoch)\n",
         'checkpoint=b"", checkpoint_epoch=epoch)\n',
         (_FAKE.format("long_tasks"), _LAWS.format("long_task")),
-        "--with checkpoints --mix kill-process+restart --faults 12",
+        "--with checkpoints --mix kill-process+restart --faults 30",
     ),
     Mutant(
         "what an earlier start writes late is believed",
@@ -188,7 +188,7 @@ MUTANTS = (
         "        if known is not None and state.start < known.start:\n",
         "        if known is not None and state.start < state.start:\n",
         (_LAWS.format("state_table"), _FAKE.format("long_tasks")),
-        "--with checkpoints --mix freeze-process+cut --faults 12",
+        "--load short --with checkpoints --mix freeze-process+cut+kill-process --faults 10",
     ),
     Mutant(
         "any holder may answer a detached task",
@@ -215,7 +215,7 @@ MUTANTS = (
         "                seam.block(task)\n",
         "                pass\n",
         ("tests/isolation/test_link.py",),
-        "--with isolation --mix restart+scale --faults 15",
+        "--load short --with isolation --mix restart+scale --faults 8",
     ),
     Mutant(
         "a holder answers without looking",

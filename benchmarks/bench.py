@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import psutil
 
-from benchmarks.broker import PARTITIONS
+from benchmarks.broker import PARTITIONS, Broker
 from benchmarks.endpoint import Endpoint, round_robin
 from benchmarks.environments import Environments
 from benchmarks.failure import Failure
@@ -21,9 +21,8 @@ from benchmarks.runs import Load
 from benchmarks.traffic import fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from benchmarks.broker import Broker
     from benchmarks.endpoint import Partitioner
     from benchmarks.other_engine import OtherEngine
 
@@ -148,3 +147,11 @@ class Bench:
     def fill(self, topic: str, payloads: Iterable[str], partitioner: Partitioner = round_robin) -> None:
         """Produce requests."""
         fill(self.broker.address, topic, payloads, partitioner)
+
+
+@contextlib.contextmanager
+def another_broker(bench: Bench, properties: Mapping[str, str] | None = None) -> Iterator[Bench]:
+    """Yield a bench with another broker. Its failures are reported to the given bench, too."""
+    with Broker(properties) as broker, Bench(broker, bench.scale, bench.echo, bench.other_engine) as other:
+        yield other
+        bench.failures += other.failures

@@ -40,14 +40,8 @@ HEADLINES = (
     Headline("short-behind-long", "10 ms tasks behind one of 20 s, last", WORKER, "s", less_is_better=True),
     Headline("short-behind-long", "10 ms tasks behind one of 20 s, last", EXTRA_SLOT, "s", less_is_better=True),
 )
-WORKLOADS = (
-    EMPTY,
-    TASKS,
-    "engines-idle",
-    "short-behind-long",
-    "latency",
-    "guarantees",
-)  # the most important ones first
+# The most important ones first.
+WORKLOADS = (EMPTY, TASKS, "engines-idle", "short-behind-long", "latency", "guarantees")
 
 
 class Change(NamedTuple):

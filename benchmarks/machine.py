@@ -17,11 +17,10 @@ import psutil
 from benchmarks import rabbit_server
 from benchmarks.environments import JARS, PYTHON_PEERS, Environments, MissingError
 from chaos import code_hash
+from chaos.record import HASH_DIGITS
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
-
-_DIGITS = 12
 
 
 def common(bench: Bench) -> dict[str, str]:
@@ -69,8 +68,8 @@ def section(command: str, seconds: float, others: float | None) -> dict[str, str
         "took": f"{seconds:.0f} s",
         "others took": "not known" if others is None else f"{others:.2f} cores",
         "engine": _hash("worker"),
-        "pipeline": _hash("pipeline")[:_DIGITS],
-        "benchmarks": _hash("benchmarks")[:_DIGITS],
+        "pipeline": _hash("pipeline")[:HASH_DIGITS],
+        "benchmarks": _hash("benchmarks")[:HASH_DIGITS],
         "command": command,
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -13,7 +12,7 @@ from benchmarks.comparison import ROUND_TRIP_SECONDS, watch
 from benchmarks.figures import Span
 from benchmarks.names import CELERY, CELERY_RABBIT, DRAMATIQ, DRAMATIQ_ONE
 from benchmarks.processes import PROCESSES, ProcessGroup
-from benchmarks.runs import BacklogRun, TaskRun
+from benchmarks.runs import BacklogRun, TaskRun, run_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -77,8 +76,7 @@ class QueueProgram(NamedTuple):
         """Return the server with exactly these tasks in its queue, and their number."""
         server = bench.redis
         server.command("FLUSHALL")
-        counted = [(payload, len(list(group))) for payload, group in itertools.groupby(payloads)]
-        self._client(bench, "fill", {"handler": handler, "payloads": counted})
+        self._client(bench, "fill", {"handler": handler, "payloads": run_lengths(payloads)})
         if not self.rabbit and self.open(server) != len(payloads):
             raise RuntimeError(f"{self.open(server)} of {len(payloads)} tasks are in the queue")
         return server, len(payloads)

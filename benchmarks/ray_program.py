@@ -9,14 +9,14 @@ import os
 import struct
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.broker import PARTITIONS, ROOT
 from benchmarks.comparison import ROUND_TRIP_SECONDS, watch
 from benchmarks.figures import Span
 from benchmarks.names import RAY
 from benchmarks.processes import PROCESSES, ProcessGroup
-from benchmarks.runs import BacklogRun, TaskRun
+from benchmarks.runs import BacklogRun, TaskRun, run_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -75,11 +75,10 @@ class RayProgram(NamedTuple):
         gaps: Sequence[float] = (),
     ) -> Iterator[_Run]:
         """Start a driver with these tasks."""
-        counted = [(payload, len(list(group))) for payload, group in itertools.groupby(payloads)]
-        given = {"handler": handler, "payloads": counted, "batch": batch, "processes": processes, "gaps": list(gaps)}
+        tasks = {"handler": handler, "payloads": run_lengths(payloads), "batch": batch, "processes": processes}
         with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            (folder / "given").write_text(json.dumps(given), encoding="utf-8")
+            (folder / "given").write_text(json.dumps({**tasks, "gaps": list(gaps)}), encoding="utf-8")
             (folder / "done").write_bytes(struct.pack("q", 0))
             command = [str(self.python()), "-P", "-m", "benchmarks.foreign.ray_peer", name]
             variables = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
@@ -98,14 +97,14 @@ class _Run(NamedTuple):
         (count,) = struct.unpack("q", (self.folder / "done").read_bytes())
         return int(count)
 
-    def reports(self) -> list[float]:
+    def reports(self) -> list[Any]:
         """Return what the driver has written at the end."""
-        found: list[float] = json.loads((self.folder / "reports").read_text(encoding="utf-8"))
+        found: list[Any] = json.loads((self.folder / "reports").read_text(encoding="utf-8"))
         return found
 
     def spans(self) -> list[Span]:
         """Return when and where each task ran."""
-        return [Span(*report) for report in json.loads((self.folder / "reports").read_text(encoding="utf-8"))]
+        return [Span(*report) for report in self.reports()]
 
 
 def _no_server() -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.processes import PROCESSES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from benchmarks.endpoint import Partitioner
     from benchmarks.figures import Sample, Span
@@ -45,6 +46,11 @@ class TaskRun(NamedTuple):
     def makespan(self) -> float:
         """Return the seconds from the first start to the last finish."""
         return max(span.finished for span in self.spans) - min(span.started for span in self.spans)
+
+
+def run_lengths(payloads: Iterable[str]) -> list[tuple[str, int]]:
+    """Return each payload with the number of times that it comes in a row."""
+    return [(payload, len(list(group))) for payload, group in itertools.groupby(payloads)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,10 @@ The broker has Kafka's default heartbeat interval. The suite's usual interval is
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from benchmarks.bench import Bench
-from benchmarks.broker import Broker
+from benchmarks.bench import another_broker
 from benchmarks.comparison import interleave
 from benchmarks.figures import Figure, supported_quantile
 from benchmarks.kafka_programs import KafkaProgram, Spec
@@ -20,8 +18,7 @@ from benchmarks.runs import TaskRun, Work
 from benchmarks.workloads.peers import all_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from benchmarks.bench import Bench
     from benchmarks.comparison import Program
     from benchmarks.endpoint import Endpoint
 
@@ -41,17 +38,9 @@ def run(bench: Bench) -> list[Figure]:
     """Send one long task, then short ones to all partitions."""
     seconds = bench.scale.long_task
     work = Work([seconds, *[SHORT] * COUNT], short=False)
-    with _default_heartbeats(bench) as slow:
+    with another_broker(bench, HEARTBEATS) as slow:
         runs = interleave(slow, NAME, _programs(slow), slow.scale.repetitions, lambda one: one.run_tasks(slow, work))
     return figures({name: [waits(one, seconds) for one in several] for name, several in runs.items()}, seconds)
-
-
-@contextlib.contextmanager
-def _default_heartbeats(bench: Bench) -> Iterator[Bench]:
-    """Yield a bench with another broker. Its failures are reported to the given bench, too."""
-    with Broker(HEARTBEATS) as broker, Bench(broker, bench.scale, bench.echo, bench.other_engine) as slow:
-        yield slow
-        bench.failures += slow.failures
 
 
 def _programs(bench: Bench) -> list[Program]:

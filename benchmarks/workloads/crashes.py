@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
 
-from benchmarks.bench import Bench
-from benchmarks.broker import PARTITIONS, Broker
+from benchmarks.bench import another_broker
+from benchmarks.broker import PARTITIONS
 from benchmarks.figures import Figure
 from benchmarks.names import PROCESS, WORKER
 from benchmarks.processes import worker
@@ -24,6 +24,7 @@ from worker.codec import encode_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from benchmarks.bench import Bench
     from benchmarks.endpoint import Endpoint
     from benchmarks.processes import ProcessGroup
 
@@ -74,8 +75,7 @@ def run(kind: str, protocol: str, bench: Bench) -> list[Figure]:
     with contextlib.ExitStack() as stack:
         where = bench
         if kind == BROKER_RESTART:  # another broker, so that the one of all workloads stays warm
-            broker = stack.enter_context(Broker())
-            where = stack.enter_context(Bench(broker, bench.scale, bench.echo, bench.other_engine))
+            where = stack.enter_context(another_broker(bench))
         crash = functools.partial(KINDS[kind], where)
         for repetition, program in itertools.product(range(bench.scale.repetitions), ISOLATION):
             endpoint = where.endpoint()

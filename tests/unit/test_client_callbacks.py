@@ -23,6 +23,8 @@ from worker.core.model import Partition, Record
 from worker.errors import BrokerError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.client.ids import TaskId
 
 
@@ -49,15 +51,15 @@ class FakeProducer:
         pass
 
 
+def answers_with(expect: Callable[..., None]) -> Any:
+    """Return the reading side of a client. ``expect`` is called with each confirmed request."""
+    return SimpleNamespace(failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0), expect=expect)
+
+
 def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
     waiting: list[TaskFuture] = []
-    answers: Any = SimpleNamespace(
-        failure=None,
-        threads=[],
-        book=SimpleNamespace(mark=lambda: 0),
-        expect=lambda future, task_id, mark: waiting.append(future),
-    )
+    answers = answers_with(lambda future, task_id, mark: waiting.append(future))
     submitter = Submitter({}, "requests", 1, answers)
     first = submitter.submit(Submission(None, b"1", ()))
     done = threading.Event()
@@ -88,9 +90,8 @@ def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch:
 @pytest.mark.parametrize("limit", [0])
 def test_a_limit_of_zero_is_refused(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
-    answers: Any = SimpleNamespace(failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0))
     with pytest.raises(ValueError, match="at least 1"):
-        Submitter({}, "requests", limit, answers)
+        Submitter({}, "requests", limit, answers_with(lambda *_: None))
 
 
 def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +101,7 @@ def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPa
     def expect(future: TaskFuture, task_id: TaskId, mark: int) -> None:
         raise ValueError("an error of ours")
 
-    answers: Any = SimpleNamespace(failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0), expect=expect)
-    submitter = Submitter({}, "requests", 10, answers)
+    submitter = Submitter({}, "requests", 10, answers_with(expect))
     submitter.submit(Submission(None, b"1", ()))
     submitter._thread.join(5)
     with pytest.raises(BrokerError, match="an error of ours"):
@@ -125,10 +125,7 @@ def pausing(submitter: Submitter) -> threading.Event:
 def test_a_callback_of_a_confirmation_does_not_wait_for_a_full_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its thread empties the queue."""
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
-    answers: Any = SimpleNamespace(
-        failure=None, threads=[], book=SimpleNamespace(mark=lambda: 0), expect=lambda *_: None
-    )
-    submitter = Submitter({}, "requests", 10, answers)
+    submitter = Submitter({}, "requests", 10, answers_with(lambda *_: None))
     raised: queue.Queue[BaseException] = queue.Queue()
 
     def follow_up(_delivered: object) -> None:
@@ -152,13 +149,7 @@ def test_a_callback_that_exits_loses_no_future(monkeypatch: pytest.MonkeyPatch) 
     """It ends the client, which fails all futures that it knows."""
     monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
     known: list[TaskFuture] = []
-    answers: Any = SimpleNamespace(
-        failure=None,
-        threads=[],
-        book=SimpleNamespace(mark=lambda: 0),
-        expect=lambda future, task_id, mark: known.append(future),
-    )
-    submitter = Submitter({}, "requests", 10, answers)
+    submitter = Submitter({}, "requests", 10, answers_with(lambda future, task_id, mark: known.append(future)))
     polls = pausing(submitter)
     future = submitter.submit(Submission(None, b"1", ()))
     future.delivered.add_done_callback(lambda _delivered: sys.exit(1))

@@ -19,8 +19,11 @@ from worker.handlers.batch import BatchRunner
 from worker.process.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import pytest
 
+    from worker.core.model import Task
     from worker.executors.port import Event
     from worker.handlers.batch import Batch, BatchContext
     from worker.handlers.context import Context
@@ -131,6 +134,20 @@ def test_a_batch_is_cancelled_at_its_time_limit() -> None:
     assert isinstance(next_event(mailbox), Outcome)
 
 
+def running_batch(
+    handler: Callable[[Batch, BatchContext], None], mailbox: Mailbox, tasks: Sequence[Task], *, cancel_wait: float
+) -> tuple[BatchExecutor, Dispatcher]:
+    """Start a batch. Return its executor, and a dispatcher for which it is in flight."""
+    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
+    shared = MagicMock()
+    shared.config.cancel_wait = cancel_wait
+    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
+    dispatcher.in_flight = 1
+    executor.start()
+    executor.submit(tasks)
+    return executor, dispatcher
+
+
 def test_a_batch_is_not_cancelled_if_the_lease_of_a_settled_task_ends() -> None:
     """The dispatcher sees only the tasks that are not settled yet. If their lease ends, it cancels the batch."""
     acked, go_on, mailbox = threading.Event(), threading.Event(), Mailbox()
@@ -143,13 +160,7 @@ def test_a_batch_is_not_cancelled_if_the_lease_of_a_settled_task_ends() -> None:
         assert go_on.wait(LONG)
         batch.ack(batch[1], context.cancelled.reason or "not cancelled")
 
-    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
-    shared = MagicMock()
-    shared.config.cancel_wait = 0.0
-    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
-    dispatcher.in_flight = 1
-    executor.start()
-    executor.submit([first, second])
+    _, dispatcher = running_batch(handler, mailbox, [first, second], cancel_wait=0.0)
     assert acked.wait(LONG)
     ended.end()
     dispatcher.check(0.0)
@@ -182,13 +193,7 @@ def test_a_cancelled_batch_is_blocked_however_many_tasks_it_settles() -> None:
         assert end.wait(LONG)
         reasons.append(context.cancelled.reason)
 
-    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
-    shared = MagicMock()
-    shared.config.cancel_wait = 5.0
-    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
-    dispatcher.in_flight = 1
-    executor.start()
-    executor.submit(tasks)
+    executor, dispatcher = running_batch(handler, mailbox, tasks, cancel_wait=5.0)
     settle.release()
     assert settled.acquire(timeout=LONG)
     lease.end()
@@ -221,13 +226,7 @@ def test_a_batch_keeps_its_grace_although_its_first_task_was_cancelled_before() 
         begun.set()
         assert end.wait(LONG)
 
-    executor = BatchExecutor(lambda post: BatchRunner(handler, {}, 3, post), mailbox)
-    shared = MagicMock()
-    shared.config.cancel_wait = 5.0
-    dispatcher = Dispatcher(shared, executor, MagicMock(), MagicMock(), None)
-    dispatcher.in_flight = 1
-    executor.start()
-    executor.submit([first, second])
+    _, dispatcher = running_batch(handler, mailbox, [first, second], cancel_wait=5.0)
     assert begun.wait(LONG)
     assert dispatcher.cancel_task(first)
     assert dispatcher.cancel_task(first)

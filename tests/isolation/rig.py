@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from worker import linux
 from worker.codec import encode_request
 from worker.core.lease import Lease
 from worker.core.model import Headers, Outcome, Partition, Record, Task
 from worker.executors.port import ChildEnded, ExecutorFailed, Expired
 from worker.executors.reports import PendingReport
-from worker.isolation import linux
 from worker.isolation.config import ChildConfig
 from worker.isolation.executor import ProcessExecutor
 from worker.isolation.mailbox import ChildMailbox

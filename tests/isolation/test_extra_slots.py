@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.isolation.rig import TOPIC, WAIT_LIMIT, names
+from worker import linux
 from worker.core.lease import Lease
 from worker.core.model import Partition, Task
 from worker.core.ordering_group import OrderingGroup
 from worker.executors.port import all_running
-from worker.isolation import linux
 from worker.isolation.policy import Policy
 
 if TYPE_CHECKING:

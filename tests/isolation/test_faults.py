@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.isolation.rig import descriptors, names
+from worker import linux
 from worker.core.ordering_group import OrderingGroup
-from worker.isolation import linux
 from worker.isolation.policy import Policy
 
 if TYPE_CHECKING:

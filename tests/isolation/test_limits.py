@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.isolation.rig import names
+from worker import linux
 from worker.executors.thread import MAX_WAITING_BYTES
-from worker.isolation import linux
 from worker.isolation.policy import Policy
 
 if TYPE_CHECKING:

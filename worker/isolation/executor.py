@@ -15,9 +15,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from worker import linux
 from worker.executors.port import ChildEnded, all_running
 from worker.executors.reporting import run_reporting
-from worker.isolation import linux
 from worker.isolation.children import Children
 from worker.isolation.mailbox import Outbox
 from worker.isolation.policy import BRIEF_SECONDS, LOOK_SECONDS, Policy

@@ -33,7 +33,10 @@ def obstacles(known: Collection[int]) -> list[str]:
 
 def _threads() -> Iterator[str]:
     for thread in Path("/proc/self/task").iterdir():
-        name = (thread / "comm").read_text().strip()
+        try:
+            name = (thread / "comm").read_text().strip()
+        except OSError:  # it has just ended
+            continue
         if int(thread.name) != os.getpid() and name not in _HARMLESS_THREADS:
             yield f"thread {name}"
 

@@ -6,8 +6,8 @@ import json
 import signal
 from typing import NoReturn
 
+from worker import linux
 from worker.errors import HandlerError
-from worker.isolation import linux
 from worker.isolation.config import Channel, ChildConfig
 from worker.isolation.template import prepare
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
+from worker import linux
 from worker.errors import ExitCode, HandlerError, WorkerError, ended_by_handler
-from worker.isolation import control, linux, page
+from worker.isolation import control, page
 from worker.isolation.config import Channel
 from worker.isolation.interpreter import command
 from worker.isolation.output import Printed

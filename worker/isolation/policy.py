@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from worker import linux
 from worker.core.expiry import DeadlineError, deadline_of
 from worker.core.limits import Cancel, Kill, Limits, judge
 from worker.core.timelimit import limit_of
 from worker.executors.port import Expired
-from worker.isolation import linux
 
 if TYPE_CHECKING:
     from collections import deque

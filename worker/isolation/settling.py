@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from worker.isolation import linux
+from worker import linux
 from worker.isolation.config import Channel
 
 HIGH = 200  # our descriptors are above this number, so that handlers that close or reuse low ones do not hit them

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from worker import linux
 from worker.core import limits
 from worker.core.inflight import OutOfOrderError
 from worker.core.model import Outcome, Verdict
 from worker.errors import HandlerError
 from worker.executors.port import Running
-from worker.isolation import linux, seam
+from worker.isolation import seam
 from worker.isolation.children import outcome_of_death
 from worker.isolation.frames import READY, SKIPPED, Checkpoint, Ended, FrameError, Progress
 from worker.isolation.policy import LOOK_SECONDS, Enforcement

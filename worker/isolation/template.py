@@ -18,9 +18,9 @@ import sys
 import traceback
 from typing import Any, NamedTuple, NoReturn
 
-from worker import lean
+from worker import lean, linux
 from worker.errors import ExitCode, HandlerError
-from worker.isolation import control, forking, linux, settling
+from worker.isolation import control, forking, settling
 from worker.isolation.config import Channel, ChildConfig
 from worker.isolation.interpreter import command
 from worker.isolation.output import Output, Outputs

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
-from worker.supervisor.cgroup import read
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-PROC = Path("/proc")
+from worker.linux import descendants_of
 
 
 class Usage(NamedTuple):
@@ -34,18 +28,10 @@ def usage_of(pid: int) -> Usage:
 
 def cpu_of_tree(pid: int) -> float:
     """Return the CPU seconds of a process and its subprocesses, including those that have ended and were waited for."""
-    return sum(_cpu_seconds(each) for each in _tree(pid))
+    return sum(_cpu_seconds(each) for each in [pid, *descendants_of(pid)])
 
 
 def _cpu_seconds(pid: int) -> float:
     with contextlib.suppress(psutil.Error):
         return sum(psutil.Process(pid).cpu_times()[:4])  # user, system, and both for children that were waited for
     return 0.0
-
-
-def _tree(pid: int) -> Iterator[int]:
-    """Yield the process and its descendants from the kernel's list. psutil would read the whole of /proc."""
-    yield pid
-    for file in PROC.glob(f"{pid}/task/*/children"):
-        for child in read(file).split():
-            yield from _tree(int(child))

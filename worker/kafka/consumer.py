@@ -264,10 +264,8 @@ class ConfluentConsumer:
 
     def _begin_again(self) -> None:
         """Join with a new client. Raise ClientFatalError if this one does not close."""
-        member_id = self.member_id
         self._closing = True
         if not self._leave():
-            self._left_as = member_id
             raise ClientFatalError("the Kafka client could not leave the group to join it again")
         self._callback_errors.check()
         self._closing = False
@@ -282,9 +280,10 @@ class ConfluentConsumer:
         self._identity = None  # the client may forget its member id before the last callback comes
         self._closing = True
         self._partitions.acknowledge(self._client)
-        member_id = self.member_id  # a client that cannot close does not answer this question either
-        left = not self._watch.stranded and self._leave()
-        self._left_as = "" if left else member_id
+        if self._watch.stranded:
+            self._left_as = self.member_id
+        elif self._leave():
+            self._left_as = ""
         self._callback_errors.check()
 
     def _leave(self) -> bool:
@@ -292,12 +291,14 @@ class ConfluentConsumer:
 
         The client waits without end for the reply to a commit, and for a coordinator whose address it has lost.
         """
+        member_id = self.member_id  # a client that cannot close does not answer this question either
         call = self._callback_errors.call
         closing = threading.Thread(target=call, args=(self._client.close,), name="close", daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)
         if not closing.is_alive():
             return True
+        self._left_as = member_id
         self._commits = self._partitions.listener = None  # from now on, callbacks would run beside this thread
         log.warning("client.close_timed_out")
         return False

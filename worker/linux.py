@@ -90,10 +90,15 @@ def step_back(group: int, niceness: int) -> None:
         os.setpriority(os.PRIO_PGRP, group, niceness)
 
 
-def kill(pid: int) -> None:
-    """Send SIGKILL, unless the process is gone."""
-    with contextlib.suppress(ProcessLookupError):
+def kill(pid: int) -> bool:
+    """Send SIGKILL, unless the process is gone. Return False if access is denied."""
+    try:
         os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
 
 
 def kill_group(pid: int) -> None:

@@ -115,6 +115,7 @@ Event = Literal[
     "supervisor.signal",
     "supervisor.draining",
     "supervisor.cancelling",
+    "supervisor.failed",
     "supervisor.stopped",
     "process.started",
     "process.unstartable",
@@ -154,6 +155,7 @@ Event = Literal[
     "tasks.lost",
     "isolation.cannot_fork",
     "child.started",
+    "child.unstartable",
     "child.ended",
     "child.unreadable",
     "handler.shutdown_failed",
@@ -188,6 +190,7 @@ EVENTS: dict[Event, str] = {
     "supervisor.draining": "The replica drains: no new task starts; running tasks finish. Field: running (origins).",
     "supervisor.cancelling": "The running tasks are cancelled after a second signal or WORKER_DRAIN_TIMEOUT. Field: "
     "running (origins).",
+    "supervisor.failed": "The supervisor has a defect and ends, with its processes. Field: exception.",
     "supervisor.stopped": "Every process has ended. Field: exit_code.",
     "process.started": "A worker process was started. Fields: slot, pid.",
     "process.unstartable": "The kernel refused to start a process. The supervisor tries again. Fields: slot, reason.",
@@ -246,6 +249,8 @@ EVENTS: dict[Event, str] = {
     "isolation.cannot_fork": "Importing the handler left threads, sockets or devices that cannot be forked. So every "
     "child process imports the handler itself, and starts more slowly. Field: found.",
     "child.started": "A child process was started to run the handler. Field: pid.",
+    "child.unstartable": "The kernel refused to start a child process. The worker process tries again, and children "
+    "that run continue. Field: reason.",
     "child.ended": "A child process ended, together with everything that it had started. Fields: pid, ending (exit "
     "code or signal), output (after a crash: its last output), cause (crash, recycled, timeout, deadline, memory, "
     "revoked, drain, requested, channel).",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import math
 import os
 import sys
+import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 # The command line imports these modules. A child must not get them by importing this script.
 import click
@@ -64,17 +66,38 @@ def inherit_orphans() -> None:
         os._exit(0)
 
 
-def refuse(*_: object) -> NoReturn:
-    """Raise the error of a kernel that cannot create another process."""
-    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+def refuse(times: int) -> None:
+    """Let this many starts fail, as with a kernel that cannot create another process."""
+    real, left = slots.ProcessHandle, [None] * times
+
+    def start(*arguments: Any, **more: Any) -> slots.ProcessHandle:
+        if left:
+            left.pop()
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return real(*arguments, **more)
+
+    slots.ProcessHandle = start  # type: ignore[assignment, misc]
+
+
+def fail_after(seconds: float) -> None:
+    """Let the supervisor raise an error that nobody expects."""
+    end = time.monotonic() + seconds
+    real = Supervisor._turn
+
+    def turn(one: Supervisor, now: float) -> None:
+        if now >= end:
+            raise RuntimeError("scripted")
+        real(one, now)
+
+    Supervisor._turn = turn  # type: ignore[assignment, method-assign]
 
 
 def main(folder: str, behaviours: list[str], **options: Any) -> int:
     logs.configure("INFO", "json")
     if options.pop("orphans", False):
         inherit_orphans()
-    if options.pop("unstartable", False):
-        slots.ProcessHandle = refuse  # type: ignore[assignment, misc]
+    refuse(options.pop("refused", 0))
+    fail_after(options.pop("failing_after", math.inf))
     group_leaver.TARGET = options.pop("leaver", group_leaver.TARGET)
     group_leaver.LIMIT = options.pop("leaver_limit", group_leaver.LIMIT)
     options["limits"] = Limits(*options.get("limits", ()))

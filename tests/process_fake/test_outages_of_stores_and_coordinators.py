@@ -10,7 +10,7 @@ from tests.process_fake.scene import scene
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import ACKS, GROUP, World
 from worker.process.status_block import Command
-from worker.stores.port import StoredAnswer, StoreUnavailableError
+from worker.stores.port import RefusedError, StoredAnswer, StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,8 @@ LONG = 900.0  # seconds of a task that must not be lost
 class Store:
     """An offset store that can be switched off."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[StoreError] = StoreUnavailableError) -> None:
+        self.kind = kind  # of its errors
         self.down = False
         self.skipped: list[int] = []
         self.closed = 0
@@ -45,7 +46,7 @@ class Store:
 
     def _check(self) -> None:
         if self.down:
-            raise StoreUnavailableError("the database is restarting")
+            raise self.kind("the database is restarting")
 
 
 def with_a_long_task(world: World, store: Store | None = None) -> tuple[Process, int]:
@@ -60,9 +61,14 @@ def with_a_long_task(world: World, store: Store | None = None) -> tuple[Process,
     return process, mine
 
 
-def test_a_new_partition_waits_while_the_offset_store_is_away(world: World) -> None:
+KINDS = pytest.mark.parametrize("kind", [StoreUnavailableError, RefusedError])
+"""It is away, or its tables are, because somebody migrates the database."""
+
+
+@KINDS
+def test_a_new_partition_waits_while_the_offset_store_is_away(world: World, kind: type[StoreError]) -> None:
     """The new partition waits until the store answers. The running task continues (B1)."""
-    store = Store()
+    store = Store(kind)
     process, mine = with_a_long_task(world, store)
     store.down = True
     world.request("other", 1 - mine)
@@ -74,9 +80,10 @@ def test_a_new_partition_waits_while_the_offset_store_is_away(world: World) -> N
     world.until(lambda: len(world.answers()) == 2, seconds=2 * LONG)
 
 
-def test_a_skip_is_repeated_until_the_offset_store_is_back(world: World) -> None:
+@KINDS
+def test_a_skip_is_repeated_until_the_offset_store_is_back(world: World, kind: type[StoreError]) -> None:
     """The answer is confirmed. The request is settled when the store has moved past it (B1)."""
-    store = Store()
+    store = Store(kind)
     process = world.process(store=store)
     world.until(lambda: process.owned == [0, 1])
     store.down = True

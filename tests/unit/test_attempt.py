@@ -145,9 +145,15 @@ class EvilTextError(Exception):
     __repr__ = __str__
 
 
+class UninitializedRetry(Retry):
+    def __init__(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     "error",
     [
+        UninitializedRetry(),
         ValueError("no"),
         SystemExit(3),
         KeyboardInterrupt(),

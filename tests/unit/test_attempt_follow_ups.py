@@ -52,6 +52,9 @@ def test_a_failed_or_cancelled_attempt_sends_nothing(reason: Any) -> None:
         ({"payload": "\ud800"}, ValueError),
         ({"payload": "a", "topic": "no topic"}, ValueError),
         ({"payload": "a", "topic": ""}, ValueError),
+        ({"payload": "a", "key": 42}, TypeError),
+        ({"payload": "a", "key": 0}, TypeError),
+        ({"payload": "a", "key": bytearray(b"k")}, TypeError),
     ],
 )
 def test_an_invalid_follow_up_request_raises_in_the_handler(arguments: Any, error: type[Exception]) -> None:

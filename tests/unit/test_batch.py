@@ -10,10 +10,11 @@ import pytest
 
 from tests.unit.support import PARTITION, Watch, a_task
 from worker.core.lease import Lease
-from worker.core.model import FollowUp, Verdict
+from worker.core.model import Failure, FollowUp, Verdict
 from worker.errors import Reject, Retry
 from worker.handlers import batch as batch_module
 from worker.handlers.batch import Batch, BatchContext, BatchRunner
+from worker.handlers.judging import MESSAGE_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +122,23 @@ def test_a_reason_without_utf8_is_written_with_escapes() -> None:
     posted: list[Outcome] = []
     BatchRunner(lambda batch, _context: batch.nack(batch[0], "a\ud800"), {}, 3, posted.append).run(tasks(1))
     assert posted[0].failure == ("Nack", "a\\ud800", "")
+
+
+def test_a_reason_without_a_text_refuses_the_request() -> None:
+    """Without an outcome, its partition would stand still."""
+
+    class Unreadable:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def handler(batch: Batch, _context: BatchContext) -> None:
+        batch.nack(batch[0], Unreadable())  # type: ignore[arg-type]
+        batch.nack(batch[1], "x" * (MESSAGE_LIMIT + 1))
+
+    first, second = run(handler, tasks(2))
+    assert first.failure == Failure("Nack", "(its message cannot be shown)")
+    assert second.failure == Failure("Nack", "x" * MESSAGE_LIMIT)
+    assert first.verdict is second.verdict is Verdict.FAILED
 
 
 def test_the_outcome_of_a_request_is_reported_before_the_batch_ends() -> None:

@@ -60,7 +60,8 @@ def test_an_id_needs_no_quoting_in_a_url() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "a/b", "a/1/b", "/1/2", "a~1~2", "a~1~2~x", "a~1~-2~3", "a/1/2/3", "a~~~", "a/1/٣"]
+    "text",
+    ["", "x", "a/b", "a/1/b", "/1/2", "a~1~2", "a~1~2~x", "a~1~-2~3", "a/1/2/3", "a~~~", "a/1/٣", f"a/1/{2**63}"],
 )
 def test_an_invalid_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidIdError, match="is no id of a request"):

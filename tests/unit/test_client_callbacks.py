@@ -14,6 +14,7 @@ import pytest
 from worker.client import submitter as submitter_module
 from worker.client.answers import Answers
 from worker.client.book import Book
+from worker.client.client import Client
 from worker.client.errors import DeliveryError, TooManyInFlightError
 from worker.client.futures import TaskFuture
 from worker.client.ids import Origin
@@ -87,11 +88,9 @@ def test_a_callback_may_submit_although_other_threads_wait_for_room(monkeypatch:
         submitter.refuse("over")
 
 
-@pytest.mark.parametrize("limit", [0])
-def test_a_limit_of_zero_is_refused(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submitter_module, "RequestProducer", FakeProducer)
-    with pytest.raises(ValueError, match="at least 1"):
-        Submitter({}, "requests", limit, answers_with(lambda *_: None))
+def test_a_limit_of_zero_is_refused_before_anything_is_started() -> None:
+    with pytest.raises(ValueError, match="max_in_flight must be at least 1"):
+        Client({}, max_in_flight=0)
 
 
 def test_an_error_in_a_confirmation_ends_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +163,18 @@ def test_a_request_that_was_not_confirmed_fails_although_a_callback_exits() -> N
     with pytest.raises(SystemExit):
         Submitter._failed(submitter, future, "scripted")  # type: ignore[arg-type]
     assert isinstance(future.exception(0), DeliveryError)
+
+
+def test_a_callback_that_exits_leaves_no_other_future_waiting_when_the_client_ends() -> None:
+    futures = [TaskFuture() for _ in range(3)]
+    book = Book(1000, 0)
+    for offset, future in enumerate(futures):
+        future.add_done_callback(lambda _done: sys.exit(1))
+        book.expect(future, Origin("requests", 0, offset), 1)
+    answers: Any = SimpleNamespace(book=book, failure=BrokerError("gone"))
+    with pytest.raises(SystemExit):
+        Answers.fail_if_ended(answers)
+    assert [type(future.exception(0)) for future in futures] == [BrokerError] * 3
 
 
 def test_a_callback_that_exits_leaves_no_other_future_of_its_answer_unresolved() -> None:

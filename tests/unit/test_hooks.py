@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 import types
+from typing import TYPE_CHECKING
 
 import pytest
 from structlog.testing import capture_logs
 
 from worker.errors import HandlerError
 from worker.handlers import hooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture
@@ -43,9 +47,10 @@ def test_the_error_of_a_failed_set_up_names_the_hook_and_the_cause(module: types
         hooks.set_up("with_hooks:handle")
 
 
-def test_a_tear_down_that_fails_is_logged(module: types.ModuleType) -> None:
-    """The process ends anyway."""
-    vars(module)["worker_process_shutdown"] = lambda: 1 / 0
+@pytest.mark.parametrize("shutdown", [lambda: 1 / 0, lambda: sys.exit(3)])
+def test_a_tear_down_that_fails_is_logged(module: types.ModuleType, shutdown: Callable[[], object]) -> None:
+    """The process ends anyway, with its own exit code."""
+    vars(module)["worker_process_shutdown"] = shutdown
     with capture_logs() as lines:
         hooks.tear_down("with_hooks:handle")
     assert [line["event"] for line in lines] == ["handler.shutdown_failed"]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.ports import free_port
+from tests.process.observe import until
 from worker.core.lifecycle import State
 from worker.core.stopping import Phase
 from worker.errors import SettingsError
 from worker.process.status_block import Stamp
+from worker.supervisor import http
 from worker.supervisor.http import Endpoints, serving
 from worker.supervisor.replica_status import LIVE_SECONDS, ReplicaStatus, describe, why_not_ready
 from worker.supervisor.slots import Reading
@@ -226,6 +230,20 @@ def test_the_server_responds_and_survives_malformed_requests(status: ReplicaStat
         assert get.startswith(b"HTTP/1.0 200 ")
         assert get.endswith(b'\r\n\r\n{"status": "live"}\n')
         assert head.endswith(b"Content-Length: 19\r\n\r\n")
+
+
+def test_silent_connections_do_not_use_up_the_descriptors(
+    status: ReplicaStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor needs them to start processes. Connections beyond the limit are closed."""
+    monkeypatch.setattr(http, "MOST_THREADS", threading.active_count() + 11)  # one of them accepts connections
+    with serving(status, free_port()) as port, contextlib.ExitStack() as silent:
+        for _ in range(10):
+            silent.enter_context(socket.create_connection(("127.0.0.1", port)))
+        refused = silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+        assert refused.recv(1) == b""
+        silent.close()
+        until(lambda: b"200" in _send(port, b"GET /livez HTTP/1.0"))
 
 
 def test_a_port_in_use_is_a_settings_error(status: ReplicaStatus) -> None:

@@ -25,3 +25,13 @@ def test_a_client_that_does_not_close_ends_the_process(monkeypatch: pytest.Monke
     member._client.memberid = endless.wait
     assert member.member_id == "member-1", "for the supervisor, which removes the member"
     endless.set()
+
+
+def test_a_process_that_cannot_make_another_client_still_reports_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for the member id, which a closed client does not have."""
+    properties = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+    member = ConfluentConsumer({"consumer": properties})
+    monkeypatch.setattr(member, "_make", MagicMock(side_effect=OSError("no threads")))
+    with pytest.raises(OSError, match="no threads"):
+        member._begin_again()
+    assert member.member_id == ""

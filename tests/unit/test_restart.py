@@ -9,6 +9,7 @@ import pytest
 from worker.core.restart import (
     HEALTHY_SECONDS,
     SHORT_LIMIT,
+    UNSTARTABLE,
     USELESS_LIMIT,
     Ending,
     Halt,
@@ -130,6 +131,14 @@ def test_an_outage_of_the_store_never_stops_the_replica() -> None:
     """The outage may last long, and peer processes may be in the middle of long tasks."""
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
     assert decide(UNREACHABLE, None, history, explained=True, useful=False, jitter=0.0) == Respawn(30, history)
+
+
+def test_a_kernel_without_process_numbers_never_stops_the_replica() -> None:
+    history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
+    decision = decide(Ending(UNSTARTABLE), None, history, explained=False, useful=False, jitter=0.0)
+    assert isinstance(decision, Respawn)
+    assert decision.after == pytest.approx(3.2)
+    assert decision.history == history
 
 
 @pytest.mark.parametrize("code", [ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE])

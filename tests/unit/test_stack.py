@@ -258,6 +258,7 @@ def test_records_are_read_as_they_were_written(record: StackRequest | StackReply
         (b"stack:a/0/1", b"{"),
         (b"stack:a/0/1", b"[]"),
         (b"stack:a/0", b"{}"),
+        (b"stack:a/0/1", b'{"number": "1", "native": false, "requested_at": 1' + b"0" * 400 + b"}"),
         (b"\xff", b""),
         (b"x:a/0/1", b"{}"),
     ],

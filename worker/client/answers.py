@@ -89,9 +89,11 @@ class Answers:
         """Fail all waiting futures if answers are not read any more."""
         if self.failure is None:
             return
-        for origin, future in self.book.drain():
-            task_id = future.delivered.result() if future.delivered.done() else origin
-            future.answer(type(self.failure)(f"{self.failure}; the answer to {task_id} can be found by its id"))
+        with contextlib.ExitStack() as each:  # as in ``_take``
+            for origin, future in self.book.drain():
+                task_id = future.delivered.result() if future.delivered.done() else origin
+                error = type(self.failure)(f"{self.failure}; the answer to {task_id} can be found by its id")
+                each.callback(future.answer, error)
 
     def _forget_when_cancelled(self, future: TaskFuture, origin: Origin) -> None:
         """Remove all entries of a future that no longer waits."""

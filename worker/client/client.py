@@ -42,6 +42,8 @@ class Client:
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None, *, max_in_flight: int = 100_000) -> None:
+        if max_in_flight < 1:
+            raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
         settings = ClientSettings.load(os.environ if environ is None else environ)
         properties = settings.client_properties() | {"client.id": "worker-client"}
         self._encode = FORMATS[settings.message_format].encode_request

@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 
 _SEPARATOR = "~"  # it is not allowed in topic names and needs no quoting in a URL
 _PARTS = 3
+_GREATEST = 2**63 - 1  # offsets and timestamps are int64
 
 
 class InvalidIdError(ValueError):
@@ -50,4 +51,4 @@ class TaskId(NamedTuple):
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 19  # noqa: PLR2004 - digits of an int64
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(_GREATEST)) and int(text) <= _GREATEST

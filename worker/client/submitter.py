@@ -35,8 +35,6 @@ class Submitter:
     """Sends requests to ``topic`` and lets ``answers`` resolve their futures. At most ``limit`` are in flight."""
 
     def __init__(self, properties: Mapping[str, Any], topic: str, limit: int, answers: Answers) -> None:
-        if limit < 1:
-            raise ValueError(f"max_in_flight must be at least 1, not {limit}")
         self._topic, self._limit, self._answers = topic, limit, answers
         self._room = threading.BoundedSemaphore(limit)
         self._refusal: str | None = None  # why no more requests are accepted

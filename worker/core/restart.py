@@ -16,6 +16,7 @@ HEALTHY_SECONDS = 10.0  # after this long in the group, earlier crashes are forg
 _BACKOFF = RetryPolicy(max_attempts=SHORT_LIMIT, first=0.2, greatest=30.0)
 _CODE_NAMES = {code: code.name.lower() for code in ExitCode if code is not ExitCode.SUPERVISOR_CRASHED}
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM", _CODE_NAMES[ExitCode.DRAINED])  # stopped on purpose
+UNSTARTABLE = "unstartable"  # the name of an ending: the kernel has refused a process
 _HOPELESS = (ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE)
 
 
@@ -85,9 +86,11 @@ def decide(
     # A child may fail only after the join, and then gives a reason. A task that ends its process gives none.
     if ending.code in _HOPELESS and (joined_for is None or (explained and not useful)):
         return Halt(ExitCode(ending.code), "a worker process could not start")
+    # The next two are no crashes. Peers may be busy with long tasks, so wait until the outage is over.
     if ending.code == ExitCode.STORE_UNREACHABLE:
-        # An outage of the database is no crash. Peers may be busy with long tasks, so wait until it is back.
         return Respawn(_BACKOFF.delay(SHORT_LIMIT, jitter), history)
+    if ending.name == UNSTARTABLE:
+        return Respawn(_BACKOFF.delay(USELESS_LIMIT, jitter), history)
     if joined_for is None:
         history = history._replace(useless=history.useless + 1)
     elif ending.name not in _FROM_OUTSIDE and not useful:

@@ -9,11 +9,10 @@ import structlog
 
 from worker.codec import decode_request
 from worker.core.model import Failure, Outcome, Verdict
-from worker.errors import Retry
 from worker.handlers.attempt import open_request
 from worker.handlers.context import Cancelled, Context
 from worker.handlers.forks import FORKS, leave_fork
-from worker.handlers.judging import as_bytes, encodable, judge
+from worker.handlers.judging import as_bytes, judge, message_of
 from worker.handlers.task_view import view_of
 
 if TYPE_CHECKING:
@@ -103,8 +102,7 @@ class Batch:
         if cancelled in ("revoked", "drain"):
             outcome.verdict, outcome.failure = Verdict.DROPPED, Failure("Cancelled", cancelled)
         else:
-            judge(outcome, Retry(str(reason)))
-            outcome.failure = Failure("Nack", encodable(str(reason)))
+            outcome.verdict, outcome.failure = Verdict.FAILED, Failure("Nack", message_of(reason))
         self._post(outcome)
 
     def _finish(self, task: BatchTask) -> Outcome:

@@ -191,6 +191,8 @@ class Context:
 def _follow_up(payload: str, key: str | bytes | None, topic: str | None) -> FollowUp:
     if not isinstance(payload, str):
         raise TypeError(f"payload must be a str, not {type(payload).__name__}: use json.dumps for data")
+    if not isinstance(key, str | bytes | None):
+        raise TypeError(f"key must be a str or bytes, not {type(key).__name__}")
     if topic is not None and not TOPIC.fullmatch(topic):
         raise ValueError(f"topic={topic!r} is not the name of a topic")
     payload.encode()  # refuse a lone surrogate here, where the handler sees the error

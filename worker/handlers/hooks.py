@@ -29,7 +29,7 @@ def tear_down(reference: str) -> None:
     """Call the tear-down hook, if there is one. An exception is only logged, because the process ends anyway."""
     try:
         _call(reference, SHUTDOWN)
-    except Exception:  # noqa: BLE001 - see above
+    except BaseException:  # noqa: BLE001 - see above; sys.exit() too
         structlog.get_logger("handler").exception("handler.shutdown_failed")
 
 

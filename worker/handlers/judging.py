@@ -48,13 +48,16 @@ def judge(outcome: Outcome, error: BaseException) -> None:
     else:
         outcome.verdict = Verdict.FAILED
         if isinstance(error, Retry):
-            outcome.retry_after = _seconds(error.after)
-    message = encodable(_text_of(error)[:MESSAGE_LIMIT])
-    outcome.failure = Failure(encodable(type(error).__name__), message, encodable(_traceback_of(error)))
+            outcome.retry_after = _seconds_of(error)
+    outcome.failure = Failure(encodable(type(error).__name__), message_of(error), encodable(_traceback_of(error)))
 
 
-def _seconds(after: object) -> float | None:
-    """Return the requested delay in seconds, or None (the usual back-off) if it is not a valid number."""
+def _seconds_of(error: Retry) -> float | None:
+    """Return the requested delay in seconds, or None (the usual back-off) if there is no valid number.
+
+    The user's subclass may not have called ``__init__``.
+    """
+    after = getattr(error, "after", None)
     if isinstance(after, int | float) and after >= 0:
         return float(min(after, LONGEST_DELAY))
     return None
@@ -65,9 +68,10 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _text_of(error: BaseException) -> str:
+def message_of(error: object) -> str:
+    """Return the text of an exception or a reason, at most ``MESSAGE_LIMIT`` characters. Never raise."""
     try:
-        return str(error)
+        return encodable(str(error)[:MESSAGE_LIMIT])
     except BaseException:  # noqa: BLE001 - the user's __str__ may be broken as well
         return "(its message cannot be shown)"
 
@@ -76,6 +80,6 @@ def _traceback_of(error: BaseException) -> str:
     trace = error.__traceback__  # its first frame is ours
     try:
         lines = traceback.format_exception(type(error), error, trace.tb_next if trace else None)
-    except BaseException:  # noqa: BLE001 - see _text_of
+    except BaseException:  # noqa: BLE001 - see message_of
         lines = traceback.format_tb(trace)
     return "".join(lines)[-TRACEBACK_LIMIT:]

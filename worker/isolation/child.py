@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import os
 import select
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, NoReturn
@@ -28,6 +27,7 @@ from worker.isolation.frames import (
 )
 from worker.isolation.page import ENDED, SKIP_FROM, SKIP_UNTIL, STARTED, STARTED_AT
 from worker.isolation.runner import ChildRunner
+from worker.streams import end_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,19 +168,11 @@ def run(config: ChildConfig, handler: Handler, channel: Channel) -> NoReturn:
     with contextlib.suppress(EOFError, BrokenPipeError):
         child.serve()
     hooks.tear_down(config.handler)
-    _flush()
-    os._exit(0)
+    end_process(0)
 
 
 def refuse(reports: Reports, error: HandlerError) -> NoReturn:
     """End this process, and report why no child can be created."""
     reports.write(pack_notice(UNSTARTABLE, text=str(error)))
     reports.notify()
-    _flush()
-    os._exit(ExitCode.HANDLER_UNLOADABLE)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # the handler closed it, or nobody reads it
-            stream.flush()
+    end_process(ExitCode.HANDLER_UNLOADABLE)

@@ -30,7 +30,7 @@ class Children:
     """Use it from one thread at a time. Only ``template`` is read by other threads."""
 
     def __init__(self, config: ChildConfig, wakeup: int) -> None:
-        """Import the handler in the template process. Raise HandlerError or TemplateDiedError.
+        """Import the handler in the template process. Raise HandlerError, TemplateDiedError or RefusedProcessError.
 
         ``wakeup`` is the eventfd by which children wake the poll thread.
         """

@@ -15,11 +15,14 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import structlog
+
 from worker import linux
 from worker.executors.port import ChildEnded, all_running
 from worker.executors.reporting import run_reporting
 from worker.isolation.children import Children
 from worker.isolation.mailbox import Outbox
+from worker.isolation.parent import RefusedProcessError
 from worker.isolation.policy import BRIEF_SECONDS, LOOK_SECONDS, Policy
 from worker.isolation.slot import Slot
 
@@ -34,14 +37,17 @@ if TYPE_CHECKING:
     from worker.isolation.link import Link
     from worker.isolation.mailbox import ChildMailbox
 
+REFUSED_SECONDS = 1.0  # before another attempt to start a child
 STOP_SECONDS = 1.0  # for the thread to end, in addition to the grace period of the child
+
+log = structlog.get_logger("isolation")
 
 
 class ProcessExecutor:
     """Runs tasks in child processes. Public methods are for the poll thread. See ``Executor``."""
 
     def __init__(self, config: ChildConfig, policy: Policy, mailbox: ChildMailbox) -> None:
-        """Import the handler in the template process. Raise HandlerError or TemplateDiedError."""
+        """Import the handler in the template process. Raise HandlerError, TemplateDiedError or RefusedProcessError."""
         self._policy = policy
         self._message_format = config.message_format
         self._mailbox = mailbox
@@ -51,6 +57,7 @@ class ProcessExecutor:
         self._slot = Slot(policy, self._outbox)
         self._beside: tuple[Slot, ...] = ()  # slots with at most one task each and nothing behind it
         self._stopping = False
+        self._install_at = 0.0  # when to start the missing child
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()  # used by the executor's thread
         self._poll.register(self._wake, select.POLLIN)
@@ -218,7 +225,7 @@ class ProcessExecutor:
         for slot in slots:
             if slot.link is not None and slot.link.child.watch in ready:
                 self._replace(slot, slot.link)
-        if self._slot.link is None:
+        if self._slot.link is None and time.monotonic() >= self._install_at:
             self._install(self._slot)
         with self._lock:
             self._tend_beside()
@@ -245,8 +252,13 @@ class ProcessExecutor:
     # -- children
 
     def _install(self, slot: Slot) -> None:
-        """Start another child in the slot."""
-        link = self._children.next()
+        """Start another child in the slot. If the kernel refuses it, try again later. Other children keep running."""
+        try:
+            link = self._children.next()
+        except RefusedProcessError as error:
+            log.warning("child.unstartable", reason=str(error))
+            self._install_at = time.monotonic() + REFUSED_SECONDS
+            return
         self._poll.register(link.child.watch, select.POLLIN)
         with self._lock:
             slot.link = link

@@ -120,6 +120,12 @@ class Output:
             stream.close()
         return self._last()
 
+    def discard(self) -> None:
+        """Close all ends of the pipes. There is no child."""
+        for stream in self.streams:
+            stream.passed_on()
+            stream.close()
+
     def _last(self) -> list[Printed]:
         found: deque[Printed] = deque()
         room = KEPT_BYTES

@@ -37,6 +37,12 @@ class TemplateDiedError(WorkerError):
     exit_code = ExitCode.PROCESS_CRASHED
 
 
+class RefusedProcessError(WorkerError):
+    """The kernel refuses another process: it is out of memory, process numbers or descriptors. This may pass."""
+
+    exit_code = ExitCode.PROCESS_CRASHED
+
+
 class End(NamedTuple):
     """How a child ended."""
 
@@ -107,13 +113,19 @@ class Template:
     """The template process. Use it from one thread at a time."""
 
     def __init__(self, config: ChildConfig) -> None:
-        """Start it and wait until the handler is imported. Raise HandlerError or TemplateDiedError."""
+        """Start it and wait until the handler is imported. Raise HandlerError, TemplateDiedError or
+        RefusedProcessError.
+        """
         self._message = dataclasses.asdict(config)
         self._connection, theirs = control.pair()
         arguments = command("worker.isolation.template", theirs.fileno(), os.getpid(), FORK)
         with theirs:
             # Use exec, and never fork this process, because it has a Kafka client and threads.
-            self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603
+            try:
+                self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603
+            except OSError as error:
+                self._connection.close()
+                raise RefusedProcessError(f"the template process could not be started: {error}") from error
         self.mode = FORK
         self.obstacles: list[str] = []  # what the import has left that makes forking unsafe
         self._ends: dict[int, End] = {}  # pid -> end, of children that have ended but were not queried yet
@@ -139,14 +151,21 @@ class Template:
             raise self._import_failed()
         if "failed" in answer:
             raise HandlerError(answer["failed"])
+        if "refused" in answer:
+            raise RefusedProcessError(f"the template process cannot start others: {answer['refused']}")
         self._connection.settimeout(REPLY_SECONDS)
 
     def fork(self, wakeup: int) -> ChildProcess:
-        """Return another child, which wakes the poll thread through this eventfd. Raise TemplateDiedError."""
+        """Return another child, which wakes the poll thread through this eventfd.
+
+        Raise TemplateDiedError or RefusedProcessError.
+        """
         child = ChildProcess(wakeup)
         try:
             answer, descriptors = self._request(child.channel)
-        except TemplateDiedError:
+            if "refused" in answer:
+                raise RefusedProcessError(f"a child process could not be started: {answer['refused']}")
+        except WorkerError:
             child.close()
             raise
         child.passed_on(answer["started"], descriptors[0], self)

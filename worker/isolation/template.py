@@ -57,10 +57,15 @@ def _import(config: ChildConfig, connection: socket.socket, parent: str) -> Any:
     except HandlerError as error:
         control.send(connection, {"failed": str(error)})
         os._exit(ExitCode.HANDLER_UNLOADABLE)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if the import ignores it, nobody learns how a child ended
     gc.collect()
     gc.freeze()  # children share these objects; a collection in a child does not copy them
     gc.set_threshold(10_000, 20, 50)
-    found = forking.obstacles({connection.fileno()})
+    try:
+        found = forking.obstacles({connection.fileno()})
+    except OSError as error:  # out of memory or process numbers
+        control.send(connection, {"refused": str(error)})
+        os._exit(ExitCode.PROCESS_CRASHED)
     if found:
         control.send(connection, {"cannot_fork": found})
         linux.keep_at_exec(connection.fileno())
@@ -111,17 +116,33 @@ class Template:
         message, descriptors = control.receive(self._connection)
         if message is None:
             self._end()
-        output = Output()
-        pid = os.fork()
-        if pid == 0:
-            self._be_child(Channel(*descriptors), output)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        watch = os.pidfd_open(pid)
+        try:
+            pid, watch, output = self._fork(descriptors)
+        except OSError as error:  # out of memory, process numbers or descriptors; other children may be running
+            self._send({"refused": str(error)})
+            return
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
         self._children[watch] = _Child(pid, output)
         self._poll.register(watch, select.POLLIN)
         self._outputs.add(output)
         self._send({"started": pid}, [watch])
+
+    def _fork(self, descriptors: list[int]) -> tuple[int, int, Output]:
+        """Return the pid of another child, a descriptor that signals its end, and its output. Raise OSError."""
+        output, pid = Output(), 0
+        try:
+            pid = os.fork()
+            if pid == 0:
+                self._be_child(Channel(*descriptors), output)
+            return pid, os.pidfd_open(pid), output
+        except OSError:
+            output.discard()
+            if pid:
+                linux.kill(pid)
+                os.waitpid(pid, 0)
+            raise
 
     def _be_child(self, channel: Channel, output: Output) -> NoReturn:
         try:
@@ -168,11 +189,11 @@ class Template:
 
     def _kill_orphans(self) -> None:
         """Kill the processes that a child has left behind, which became our children, and those that they started."""
-        known = self._known | {child.pid for child in self._children.values()}
-        while orphans := set(linux.children_of(self._pid)) - known:
-            for pid in orphans:
-                linux.kill(pid)
-            for pid in orphans:
+        running = {child.pid for child in self._children.values()}
+        while orphans := set(linux.children_of(self._pid)) - self._known - running:
+            foreign = {pid for pid in orphans if not linux.kill(pid)}  # it has changed its user
+            self._known |= foreign
+            for pid in orphans - foreign:
                 os.waitpid(pid, 0)
 
     def _end(self) -> NoReturn:

@@ -270,6 +270,7 @@ class ConfluentConsumer:
         self._callback_errors.check()
         self._closing = False
         self._client = self._make()
+        self._left_as = None
         if self._partitions.listener is not None:
             self._subscribe()
 
@@ -282,8 +283,8 @@ class ConfluentConsumer:
         self._partitions.acknowledge(self._client)
         if self._watch.stranded:
             self._left_as = self.member_id
-        elif self._leave():
-            self._left_as = ""
+        else:
+            self._leave()
         self._callback_errors.check()
 
     def _leave(self) -> bool:
@@ -297,6 +298,7 @@ class ConfluentConsumer:
         closing.start()
         closing.join(CLOSE_SECONDS)
         if not closing.is_alive():
+            self._left_as = ""
             return True
         self._left_as = member_id
         self._commits = self._partitions.listener = None  # from now on, callbacks would run beside this thread

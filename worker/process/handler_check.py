@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from worker import logs
 from worker.errors import ExitCode, HandlerError
 from worker.handlers.loader import load
 from worker.process.status_block import StatusBlock
+from worker.streams import end_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +24,4 @@ def answer(reference: str, kwargs: Mapping[str, Any], buffer: Any, log_level: st
     except HandlerError as error:
         code = error.exit_code
         status_block.publish({"failure": {"code": int(code), "message": str(error)}})
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # threads of the import must not keep it
+    end_process(code)  # threads of the import must not keep it

@@ -9,7 +9,6 @@ import gc
 import os
 import secrets
 import signal
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
@@ -30,6 +29,7 @@ from worker.process.status_block import StatusBlock
 from worker.process.wiring import Assembly
 from worker.state.client import KafkaStateTopic
 from worker.stores.loading import load as load_store
+from worker.streams import end_process
 
 if TYPE_CHECKING:
     from worker.process.config import ProcessConfig
@@ -46,10 +46,8 @@ def run(config: ProcessConfig, buffer: Any) -> NoReturn:
     faulthandler.enable()  # on SIGABRT from the supervisor's watchdog, print every thread's stack
     logs.configure(config.log_level, config.log_format, process=config.name)
     code = _work(config, StatusBlock(buffer))
-    sys.stdout.flush()
-    sys.stderr.flush()
     # Not sys.exit: the executor's thread may still run a task, and the clients it uses must not be freed.
-    os._exit(code)
+    end_process(code)
 
 
 def _work(config: ProcessConfig, status: StatusBlock) -> ExitCode:

@@ -9,7 +9,7 @@ import structlog
 
 from worker.core.model import Record, Task
 from worker.handlers.stored_attempt import outcome_of
-from worker.stores.port import StoreUnavailableError
+from worker.stores.port import RefusedError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ class StoreBridge:
                 committed = positions[partition]
                 if committed is not None and committed.offset < offset:
                     missing[partition] = list(self._store.answers(partition, committed.offset, offset))
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, RefusedError) as error:
             log.warning("store.unavailable", reason=str(error))
             return None
         return Beginning(offsets, missing)
@@ -111,7 +111,7 @@ class StoreBridge:
             try:
                 if claim.valid:
                     self._store.skip(partition, offset)
-            except StoreUnavailableError as error:
+            except (StoreUnavailableError, RefusedError) as error:
                 log.warning("store.unavailable", reason=str(error))
                 self._not_before = now + RETRY_SECONDS
                 return

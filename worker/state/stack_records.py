@@ -67,5 +67,5 @@ def decode(key: bytes | None, value: bytes | None) -> StackRequest | StackReply 
             return StackRequest(origin, str(fields["number"]), float(fields["requested_at"]), bool(fields["native"]))
         number, name, text = (str(fields[field]) for field in ("number", "worker", "text"))
         return StackReply(origin, number, name, text, bool(fields["good"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, OverflowError, KeyError, TypeError, RecursionError):
         return None

@@ -20,11 +20,11 @@ def folders(controller: str, membership: Path = MEMBERSHIP, root: Path = ROOT) -
     """
     path = _path(controller, membership)
     mounts = [root / controller] if controller else [root / "unified", root]
-    mount = next((mount for mount in mounts if mount.is_dir()), None)
+    mount = next((mount for mount in mounts if _is_folder(mount)), None)
     if path is None or mount is None:
         return []
     inside = Path(*(part for part in Path(path).parts if part not in ("/", "..")))
-    return [mount / folder for folder in (inside, *inside.parents) if (mount / folder).is_dir()]
+    return [mount / folder for folder in (inside, *inside.parents) if _is_folder(mount / folder)]
 
 
 def oom_kills(membership: Path = MEMBERSHIP, root: Path = ROOT) -> int:
@@ -89,3 +89,11 @@ def _path(controller: str, membership: Path) -> str | None:
         if controller in names.split(","):
             return path
     return None
+
+
+def _is_folder(path: Path) -> bool:
+    """Return whether this is a folder; False if access to it is denied."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pathos.helpers import mp
 
+from worker import linux
 from worker.supervisor.entry import enter
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ class Child:
         Also kill the rest of its process group, so that subprocesses of a handler do not outlive it.
         """
         if self._status is None and _waitable(os.P_PID, self.pid) is not None:
-            # Do this before the process is reaped, because afterwards another process may get its number.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            linux.kill_group(self.pid)  # before the process is reaped, because afterwards its number may be reused
             self._status = self._process.exitcode
             self._process.close()
             self._lifeline.close()
@@ -63,6 +62,12 @@ class Child:
         """Send a signal, unless the process has been reaped."""
         if self._status is None:
             os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the process and its group. Subprocesses of a handler would outlive a process that is killed alone."""
+        if self._status is None:
+            linux.kill(self.pid)  # it may not lead a group yet
+            linux.kill_group(self.pid)
 
 
 def reap_orphans(known: Collection[int]) -> list[tuple[int, int]]:

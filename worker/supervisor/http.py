@@ -28,6 +28,8 @@ from worker.supervisor.replica_status import ReplicaStatus, describe, why_not_re
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MOST_THREADS = 100  # of the supervisor; it closes further connections at once
+
 log = structlog.get_logger("supervisor")
 
 
@@ -96,6 +98,10 @@ class _Server(ThreadingHTTPServer):
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         # HTTPServer's version looks up the host name, which is slow without DNS.
         socketserver.TCPServer.server_bind(self)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        """Return whether to serve a connection. Each takes a thread and a descriptor of the supervisor."""
+        return threading.active_count() < MOST_THREADS
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's signature
         """Log a bug of ours, but not a client that disconnected."""

@@ -32,7 +32,9 @@ def attach(parent: int, lifeline: int) -> None:
     # The death signal could come first: it is sent when the parent's main thread ends, while the pipe is closed with
     # its last thread. A child that is already dead has closed the lifeline, and its group would not be killed.
     _set_death_signal(0)
-    if select.select([lifeline], [], [], 0)[0]:  # the pipe ended before the lifeline was attached
+    poll = select.poll()  # unlike select, it takes descriptors above 1023
+    poll.register(lifeline, select.POLLIN)
+    if poll.poll(0):  # the pipe ended before the lifeline was attached
         os.killpg(0, signal.SIGKILL)
 
 

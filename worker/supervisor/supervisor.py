@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from worker.core.liveness import Limits
-from worker.core.restart import Ending, Halt, classify, decide
+from worker.core.restart import UNSTARTABLE, Ending, Halt, classify, decide
 from worker.core.startup_barrier import StartupBarrier
 from worker.core.stopping import Phase, Stopping
 from worker.errors import ExitCode
@@ -68,7 +68,7 @@ class Supervisor:
         self._slots = tuple(Slot(config, plan.target, plan.limits) for config in plan.configs)
         self._barrier = StartupBarrier(plan.partitions)
         self._stopping = Stopping(plan.drain_timeout)
-        self._signalled = False  # by a signal
+        self._told = False  # by SIGTERM or SIGINT; the replica may drain by itself before
         self._notice = DrainNotice()
         self._leaver = GroupLeaver()
         self._crashes = Crashes()
@@ -85,10 +85,13 @@ class Supervisor:
             while self._status.phase is Phase.RUN or any(self._processes()) or self._leaver.is_busy(time.monotonic()):
                 self._signals.wait(self._tick())
                 self._turn(time.monotonic())
+        except Exception:
+            log.exception("supervisor.failed")
+            raise
         finally:
             # Only after an exception: the interpreter would wait for the processes when it exits.
             for _, process in self._processes():
-                process.child.signal(signal.SIGKILL)
+                process.child.kill()
             self._leaver.close()
             self._state_reader.close()
         log.info("supervisor.stopped", exit_code=int(self._stopping.exit_code))
@@ -117,12 +120,12 @@ class Supervisor:
     def _take_signals(self, now: float) -> None:
         for number in self._signals.take():
             log.info("supervisor.signal", signal=number.name)
-            first, self._signalled = not self._signalled, True  # the replica may drain already, by itself
-            # A terminal that closes sends several SIGHUPs, which never cancel tasks.
-            if first or number is signal.SIGHUP:
-                self._stopping.drain(now)
-            else:
+            if self._told and number is not signal.SIGHUP:
                 self._stopping.cancel()
+            else:
+                self._stopping.drain(now)
+            # A terminal that closes sends several SIGHUPs, and systemd sends one beside SIGTERM. They cancel nothing.
+            self._told = self._told or number is not signal.SIGHUP
 
     # -- ended processes
 
@@ -225,7 +228,7 @@ class Supervisor:
                     process = slot.start()
                 except OSError as error:  # the kernel is out of memory or process numbers
                     log.warning("process.unstartable", slot=slot.number, reason=str(error))
-                    self._replace(slot, Ending("unstartable"), now)
+                    self._replace(slot, Ending(UNSTARTABLE), now)
                 else:
                     self._crashes.tell([process])
                     log.info("process.started", slot=slot.number, pid=process.pid)

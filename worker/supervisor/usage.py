@@ -18,8 +18,8 @@ class Usage(NamedTuple):
 
 
 def usage_of(pid: int) -> Usage:
-    """Return the usage of one process; zeros when it has ended."""
-    with contextlib.suppress(psutil.Error):
+    """Return the usage of one process; zeros when it has ended or cannot be read."""
+    with contextlib.suppress(psutil.Error, OSError):
         process = psutil.Process(pid)
         times = process.cpu_times()
         return Usage(times.user + times.system, process.memory_info().rss)
@@ -27,7 +27,10 @@ def usage_of(pid: int) -> Usage:
 
 
 def cpu_of_tree(pid: int) -> float:
-    """Return the CPU seconds of a process and its subprocesses, including those that have ended and were waited for."""
+    """Return the CPU seconds of a process and its subprocesses, including those that have ended and were waited for.
+
+    Raise OSError if they cannot be read, for example because this process has too many open files.
+    """
     return sum(_cpu_seconds(each) for each in [pid, *descendants_of(pid)])
 
 

@@ -29,8 +29,11 @@ def watch(slot: int, process: ProcessHandle, now: float) -> None:
             process.kill_at = math.inf  # only once
         return
     turns = process.status_block.read_stamp().turns
-    # Include subprocesses: a handler may wait for a converter or a renderer that does the work.
-    verdict = process.liveness.check(turns, cpu_of_tree(process.pid), now)
+    try:
+        cpu_seconds = cpu_of_tree(process.pid)  # a handler may wait for a converter or a renderer that does the work
+    except OSError:  # too many open files: an unknown time must not count as none
+        return
+    verdict = process.liveness.check(turns, cpu_seconds, now)
     if isinstance(verdict, Slow):
         log.warning("process.slow", slot=slot, seconds=round(verdict.seconds), **identity(process.task))
     elif isinstance(verdict, Stuck):

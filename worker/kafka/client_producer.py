@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as ck
@@ -88,11 +89,12 @@ class RequestProducer:
         except ck.KafkaException as error:
             raise BrokerError(one_line(error)) from error
 
-    def flush(self, timeout: float) -> int:
-        """Wait at most ``timeout`` seconds for all confirmations. Return the number of records without one."""
-        with contextlib.suppress(ck.KafkaException):  # fatal; ``poll`` reports it
-            self._client.flush(timeout)
-        return len(self._client) + sum(map(len, self._former))
+    def flush(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds for all confirmations, and report them."""
+        end = time.monotonic() + timeout
+        for client in (self._client, *self._former):
+            with contextlib.suppress(ck.KafkaException):  # fatal; ``poll`` reports it
+                client.flush(max(0.0, end - time.monotonic()))
 
     def purge(self) -> None:
         """Give up all unconfirmed records and report them as failed."""

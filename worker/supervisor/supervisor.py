@@ -68,7 +68,7 @@ class Supervisor:
         self._slots = tuple(Slot(config, plan.target, plan.limits) for config in plan.configs)
         self._barrier = StartupBarrier(plan.partitions)
         self._stopping = Stopping(plan.drain_timeout)
-        self._told = False  # by SIGTERM or SIGINT; the replica may drain by itself before
+        self._signalled = False  # by SIGTERM or SIGINT; the replica may drain by itself before
         self._notice = DrainNotice()
         self._leaver = GroupLeaver()
         self._crashes = Crashes()
@@ -120,12 +120,12 @@ class Supervisor:
     def _take_signals(self, now: float) -> None:
         for number in self._signals.take():
             log.info("supervisor.signal", signal=number.name)
-            if self._told and number is not signal.SIGHUP:
+            if self._signalled and number is not signal.SIGHUP:
                 self._stopping.cancel()
             else:
                 self._stopping.drain(now)
             # A terminal that closes sends several SIGHUPs, and systemd sends one beside SIGTERM. They cancel nothing.
-            self._told = self._told or number is not signal.SIGHUP
+            self._signalled = self._signalled or number is not signal.SIGHUP
 
     # -- ended processes
 

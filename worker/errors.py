@@ -20,6 +20,7 @@ class ExitCode(enum.IntEnum):
     CLIENT_FATAL = 71
     THREAD_DIED = 72
     STORE_UNREACHABLE = 73
+    UNSTARTABLE = 74  # the kernel refused another process
 
 
 class WorkerError(Exception):

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
+_SHORTAGES = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+
+def is_shortage(error: OSError) -> bool:
+    """Return whether the kernel refused something for lack of process numbers, memory or descriptors."""
+    return error.errno in _SHORTAGES
 
 
 def die_with(parent: int) -> None:

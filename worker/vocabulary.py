@@ -249,8 +249,8 @@ EVENTS: dict[Event, str] = {
     "isolation.cannot_fork": "Importing the handler left threads, sockets or devices that cannot be forked. So every "
     "child process imports the handler itself, and starts more slowly. Field: found.",
     "child.started": "A child process was started to run the handler. Field: pid.",
-    "child.unstartable": "The kernel refused to start a child process. The worker process tries again, and children "
-    "that run continue. Field: reason.",
+    "child.unstartable": "The kernel refused to start a child process. Long tasks of other children continue, and the "
+    "worker process tries again. Field: reason.",
     "child.ended": "A child process ended, together with everything that it had started. Fields: pid, ending (exit "
     "code or signal), output (after a crash: its last output), cause (crash, recycled, timeout, deadline, memory, "
     "revoked, drain, requested, channel).",
@@ -272,8 +272,8 @@ EVENTS: dict[Event, str] = {
     "states.reader_ended": "The reader of the state topic ended and is restarted. Fields: pid, status.",
     "store.answers_resent": "Answers whose results are in the offset store, but may be missing in Kafka, were sent "
     "again. Fields: partition, start, stop (offsets), answers.",
-    "store.unavailable": "The offset store cannot be reached. The worker tries again. Rate-limited as client.error. "
-    "Fields: reason, repeated.",
+    "store.unavailable": "The offset store cannot be reached, or refuses. The worker tries again. Rate-limited as "
+    "client.error. Fields: reason, repeated.",
     "group_instance_id.in_use": "The broker still knows this static member's previous process. Logged once a minute. "
     "Field: again_after (seconds).",
     "membership.stale": "The coordinator's view of this member differs from the client's, because the client missed "

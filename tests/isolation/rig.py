@@ -97,6 +97,14 @@ class Rig:
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
+    def take_none(self, seconds: float) -> None:
+        """Check that no outcome comes for so long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.mailbox.wait(0.05)
+            self.executor.check()
+        assert not self.mailbox.take()
+
     def run(self, *payloads: str, headers: Headers = ()) -> list[Outcome]:
         """Submit a task for each payload. Return their outcomes."""
         self.submit(*payloads, headers=headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.isolation.rig import names
+from tests.isolation.rig import descriptors, names
 from worker.isolation import children
 from worker.isolation.children import LAST_OUTPUT
 from worker.isolation.output import KEPT_BYTES, Outputs, Printed, since
@@ -128,3 +129,18 @@ def test_the_failure_of_a_killed_task_shows_the_last_output(
         pass
     os.kill(rig.link.child.pid, signal.SIGKILL)
     assert "waiting" in traceback_of(rig.take(1)[0])
+
+
+def test_an_output_without_a_second_pipe_leaves_no_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The template goes on, and must not use up the descriptors that come back."""
+    before, pipes, real = descriptors(), iter([True, False]), os.pipe2
+
+    def pipe2(flags: int) -> tuple[int, int]:
+        if not next(pipes):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(flags)
+
+    monkeypatch.setattr(os, "pipe2", pipe2)
+    with pytest.raises(OSError, match="Too many open files"):
+        ChildOutput()
+    assert sorted(descriptors()) == sorted(before)

@@ -26,12 +26,13 @@ GREATEST_DELAY = 30.0
 Lives = list[tuple[Ending, float | None, float]]
 
 statuses = st.integers(min_value=-64, max_value=255)
-# For the first three, the replica stops. For the last one, it waits for its store.
+# For the first three, the replica stops. For the last two, it waits for its store or for the kernel.
 NO_CRASH = (
     ExitCode.SETTINGS_INVALID,
     ExitCode.HANDLER_UNLOADABLE,
     ExitCode.BROKER_UNREACHABLE,
     ExitCode.STORE_UNREACHABLE,
+    ExitCode.UNSTARTABLE,
 )
 crashes = statuses.filter(lambda status: status not in NO_CRASH).map(classify)
 jitters = st.floats(min_value=0, max_value=1)
@@ -95,9 +96,15 @@ def test_a_slot_is_given_up_exactly_when_it_is_hopeless(lives: Lives) -> None:
         assert not isinstance(decision, Halt) or decision.exit_code is ExitCode.CRASH_LOOP
 
 
-@given(st.lists(jitters, max_size=200), st.builds(History, st.integers(0, 4), st.integers(0, 19)))
-def test_an_outage_of_the_store_never_stops_a_replica(draws: list[float], history: History) -> None:
-    ending = classify(ExitCode.STORE_UNREACHABLE)
+@given(
+    st.sampled_from([ExitCode.STORE_UNREACHABLE, ExitCode.UNSTARTABLE]),
+    st.lists(jitters, max_size=200),
+    st.builds(History, st.integers(0, 4), st.integers(0, 19)),
+)
+def test_an_outage_of_the_store_or_the_kernel_never_stops_a_replica(
+    code: ExitCode, draws: list[float], history: History
+) -> None:
+    ending = classify(code)
     for jitter in draws:
         decision = decide(ending, None, history, explained=False, useful=False, jitter=jitter)
         assert isinstance(decision, Respawn)

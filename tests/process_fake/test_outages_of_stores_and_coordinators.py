@@ -9,6 +9,7 @@ import pytest
 from tests.process_fake.scene import scene
 from tests.process_fake.stand_ins import Work
 from tests.process_fake.world import ACKS, GROUP, World
+from worker.errors import ExitCode
 from worker.process.status_block import Command
 from worker.stores.port import RefusedError, StoredAnswer, StoreError, StoreUnavailableError
 
@@ -94,6 +95,16 @@ def test_a_skip_is_repeated_until_the_offset_store_is_back(world: World, kind: t
     store.down = False
     world.until(lambda: world.committed() == 1, seconds=5)
     assert store.skipped == [0]
+
+
+def test_a_store_that_refuses_from_the_beginning_ends_the_process(world: World) -> None:
+    """It is not set up correctly, and the message says why."""
+    store = Store(RefusedError)
+    store.down = True
+    process = world.process(store=store)
+    world.until(lambda: process.error is not None)
+    assert isinstance(process.error, RefusedError)
+    assert process.error.exit_code is ExitCode.SETTINGS_INVALID
 
 
 class Results(Store):

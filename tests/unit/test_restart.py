@@ -9,7 +9,6 @@ import pytest
 from worker.core.restart import (
     HEALTHY_SECONDS,
     SHORT_LIMIT,
-    UNSTARTABLE,
     USELESS_LIMIT,
     Ending,
     Halt,
@@ -135,7 +134,9 @@ def test_an_outage_of_the_store_never_stops_the_replica() -> None:
 
 def test_a_kernel_without_process_numbers_never_stops_the_replica() -> None:
     history = History(useless=USELESS_LIMIT - 1, short=SHORT_LIMIT - 1)
-    decision = decide(Ending(UNSTARTABLE), None, history, explained=False, useful=False, jitter=0.0)
+    ending = classify(ExitCode.UNSTARTABLE)
+    assert ending.name == "unstartable"
+    decision = decide(ending, None, history, explained=False, useful=False, jitter=0.0)
     assert isinstance(decision, Respawn)
     assert decision.after == pytest.approx(3.2)
     assert decision.history == history

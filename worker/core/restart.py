@@ -16,7 +16,6 @@ HEALTHY_SECONDS = 10.0  # after this long in the group, earlier crashes are forg
 _BACKOFF = RetryPolicy(max_attempts=SHORT_LIMIT, first=0.2, greatest=30.0)
 _CODE_NAMES = {code: code.name.lower() for code in ExitCode if code is not ExitCode.SUPERVISOR_CRASHED}
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM", _CODE_NAMES[ExitCode.DRAINED])  # stopped on purpose
-UNSTARTABLE = "unstartable"  # the name of an ending: the kernel has refused a process
 _HOPELESS = (ExitCode.SETTINGS_INVALID, ExitCode.HANDLER_UNLOADABLE)
 
 
@@ -89,7 +88,7 @@ def decide(
     # The next two are no crashes. Peers may be busy with long tasks, so wait until the outage is over.
     if ending.code == ExitCode.STORE_UNREACHABLE:
         return Respawn(_BACKOFF.delay(SHORT_LIMIT, jitter), history)
-    if ending.name == UNSTARTABLE:
+    if ending.code == ExitCode.UNSTARTABLE:
         return Respawn(_BACKOFF.delay(USELESS_LIMIT, jitter), history)
     if joined_for is None:
         history = history._replace(useless=history.useless + 1)

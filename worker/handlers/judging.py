@@ -71,7 +71,7 @@ def encodable(text: str) -> str:
 def message_of(error: object) -> str:
     """Return the text of an exception or a reason, at most ``MESSAGE_LIMIT`` characters. Never raise."""
     try:
-        return encodable(str(error)[:MESSAGE_LIMIT])
+        return encodable(str(error)[:MESSAGE_LIMIT])[:MESSAGE_LIMIT]
     except BaseException:  # noqa: BLE001 - the user's __str__ may be broken as well
         return "(its message cannot be shown)"
 

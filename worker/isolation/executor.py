@@ -252,10 +252,16 @@ class ProcessExecutor:
     # -- children
 
     def _install(self, slot: Slot) -> None:
-        """Start another child in the slot. If the kernel refuses it, try again later. Other children keep running."""
+        """Start another child in the slot.
+
+        If the kernel refuses it, try again later, so that the children beside can finish their tasks. Without any,
+        raise, because other processes of the group may run the waiting tasks.
+        """
         try:
             link = self._children.next()
         except RefusedProcessError as error:
+            if not self._beside:
+                raise
             log.warning("child.unstartable", reason=str(error))
             self._install_at = time.monotonic() + REFUSED_SECONDS
             return

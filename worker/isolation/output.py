@@ -94,7 +94,13 @@ class Output:
 
     def __init__(self, targets: Sequence[int] = STREAMS) -> None:
         """``targets`` receive its output."""
-        self.streams = [Stream(target) for target in targets]
+        self.streams: list[Stream] = []
+        try:
+            for target in targets:
+                self.streams.append(Stream(target))
+        except OSError:
+            self.discard()
+            raise
         self._kept: deque[tuple[float, bytes]] = deque(maxlen=_KEPT_PIECES)
 
     def stand_in(self) -> None:

@@ -38,9 +38,9 @@ class TemplateDiedError(WorkerError):
 
 
 class RefusedProcessError(WorkerError):
-    """The kernel refuses another process: it is out of memory, process numbers or descriptors. This may pass."""
+    """The kernel refuses another process because memory, process numbers or descriptors are short. This may pass."""
 
-    exit_code = ExitCode.PROCESS_CRASHED
+    exit_code = ExitCode.UNSTARTABLE
 
 
 class End(NamedTuple):
@@ -125,6 +125,8 @@ class Template:
                 self._process = subprocess.Popen(arguments, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)  # noqa: S603
             except OSError as error:
                 self._connection.close()
+                if not linux.is_shortage(error):
+                    raise
                 raise RefusedProcessError(f"the template process could not be started: {error}") from error
         self.mode = FORK
         self.obstacles: list[str] = []  # what the import has left that makes forking unsafe

@@ -70,11 +70,11 @@ class Slot:
         return bool(self.queue) or (self.link is not None and self.link.full)
 
     def send(self) -> None:
-        """Send the child the tasks that it may have."""
+        """Send the child the tasks that it may have. Give up those that may no longer start, even without a child."""
         link, queue = self.link, self.queue
-        if link is None or link.full or not queue:
+        if not queue or (link.full if link is not None else not self.closed):
             return
-        room = self._enforcement.room(link)
+        room = self._enforcement.room(link) if link is not None else 0
         tasks: list[Task] = []
         refused = False
         while queue and (len(tasks) < room or self.closed):
@@ -85,7 +85,7 @@ class Slot:
             else:
                 task.attempt += 1
                 tasks.append(task)
-        if tasks:
+        if link is not None and tasks:
             link.send(tasks)
         if refused:
             self._outbox.notify()
@@ -206,6 +206,8 @@ class Slot:
         """Enforce the limits. Return whether there were reports."""
         link = self.link
         if link is None:
+            self.due = now + LOOK_SECONDS
+            self.send()
             return False
         started, full = link.started, self._outbox.full  # the poll thread may make room at any moment
         news = self.receive()

@@ -28,6 +28,13 @@ from worker.isolation.output import Output, Outputs
 FORK, FRESH = "fork", "fresh"
 
 
+class _Imported(NamedTuple):
+    """What children get from the import: the handler, and the action that it has set for SIGCHLD."""
+
+    handler: Any
+    on_child: Any
+
+
 def main(descriptor: str, parent: str, mode: str) -> NoReturn:
     """Run the template. Arguments: the control socket's descriptor, the worker's pid, and how children are created."""
     linux.die_with(int(parent))  # nothing reads the socket during the import
@@ -40,14 +47,14 @@ def main(descriptor: str, parent: str, mode: str) -> NoReturn:
     if message is None:
         os._exit(0)
     config = ChildConfig(**message)
-    handler = _import(config, connection, parent) if mode == FORK else None
+    imported = _import(config, connection, parent) if mode == FORK else None
     linux.adopt_orphans()
     linux.outlive_parent()  # from now on the end of the socket shows it, and there may be something to clean up
-    Template(connection, config, handler).serve()
+    Template(connection, config, imported).serve()
 
 
-def _import(config: ChildConfig, connection: socket.socket, parent: str) -> Any:
-    """Return the handler. End the process, or start it over, if there is none to be forked."""
+def _import(config: ChildConfig, connection: socket.socket, parent: str) -> _Imported:
+    """Import the handler. End the process, or start it over, if there is none to be forked."""
     prepare(config)
     from worker.handlers.loader import load  # noqa: PLC0415 - a template of fresh interpreters does without
     from worker.isolation import child  # noqa: F401, PLC0415 - forked children have it
@@ -57,20 +64,23 @@ def _import(config: ChildConfig, connection: socket.socket, parent: str) -> Any:
     except HandlerError as error:
         control.send(connection, {"failed": str(error)})
         os._exit(ExitCode.HANDLER_UNLOADABLE)
+    on_child = signal.getsignal(signal.SIGCHLD)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if the import ignores it, nobody learns how a child ended
     gc.collect()
     gc.freeze()  # children share these objects; a collection in a child does not copy them
     gc.set_threshold(10_000, 20, 50)
     try:
         found = forking.obstacles({connection.fileno()})
-    except OSError as error:  # out of memory or process numbers
+    except OSError as error:
+        if not linux.is_shortage(error):
+            raise
         control.send(connection, {"refused": str(error)})
-        os._exit(ExitCode.PROCESS_CRASHED)
+        os._exit(ExitCode.UNSTARTABLE)
     if found:
         control.send(connection, {"cannot_fork": found})
         linux.keep_at_exec(connection.fileno())
         os.execv(sys.executable, command(__name__, connection.fileno(), parent, FRESH))  # noqa: S606 - no shell wanted
-    return handler
+    return _Imported(handler, on_child)
 
 
 def prepare(config: ChildConfig) -> None:
@@ -89,10 +99,10 @@ class _Child(NamedTuple):
 class Template:
     """Forks, watches and cleans up. Single-threaded."""
 
-    def __init__(self, connection: socket.socket, config: ChildConfig, handler: Any) -> None:
+    def __init__(self, connection: socket.socket, config: ChildConfig, imported: _Imported | None) -> None:
         self._connection = connection
         self._config = config
-        self._handler = handler  # None means that children are fresh interpreters
+        self._imported = imported  # None means that children are fresh interpreters
         self._pid = os.getpid()
         self._children: dict[int, _Child] = {}  # by the descriptor that signals its end
         self._known = set(linux.children_of(self._pid))  # processes that the import has started belong to the handler
@@ -118,8 +128,10 @@ class Template:
             self._end()
         try:
             pid, watch, output = self._fork(descriptors)
-        except OSError as error:  # out of memory, process numbers or descriptors; other children may be running
-            self._send({"refused": str(error)})
+        except OSError as error:
+            if not linux.is_shortage(error):
+                raise
+            self._send({"refused": str(error)})  # other children may be running
             return
         finally:
             for descriptor in descriptors:
@@ -152,10 +164,12 @@ class Template:
                 os.close(watch)
             self._outputs.close()
             output.stand_in()
-            if self._handler is not None:
+            if self._imported is not None:
                 from worker.isolation import child  # noqa: PLC0415 - it was imported with the handler
 
-                child.run(self._config, self._handler, channel)
+                if self._imported.on_child is not None:  # None: set by C code
+                    signal.signal(signal.SIGCHLD, self._imported.on_child)
+                child.run(self._config, self._imported.handler, channel)
             self._execute(channel)
         except BaseException:  # noqa: BLE001 - nothing of a child may return into the template
             with contextlib.suppress(OSError):  # stderr is closed too

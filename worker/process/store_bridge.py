@@ -49,9 +49,13 @@ class StoreBridge:
         self._without_result: set[tuple[Claim, int]] = set()
         self._to_skip: deque[tuple[Claim, Partition, int]] = deque()
         self._not_before = 0.0
+        self._usable = False  # whether the store has ever answered
 
     def begin(self, positions: Mapping[Partition, Position | None]) -> Beginning | None:
-        """Return where partitions start, given Kafka's committed ``positions``; None if the store cannot be reached."""
+        """Return where partitions start, given Kafka's committed ``positions``; None if the store is not available.
+
+        Raise RefusedError if the store refuses from the beginning.
+        """
         try:
             offsets = dict(self._store.positions(list(positions)))
             missing = {}
@@ -60,8 +64,11 @@ class StoreBridge:
                 if committed is not None and committed.offset < offset:
                     missing[partition] = list(self._store.answers(partition, committed.offset, offset))
         except (StoreUnavailableError, RefusedError) as error:
+            if isinstance(error, RefusedError) and not self._usable:
+                raise  # it is not set up correctly; later, somebody may be changing its tables
             log.warning("store.unavailable", reason=str(error))
             return None
+        self._usable = True
         return Beginning(offsets, missing)
 
     @staticmethod

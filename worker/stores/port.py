@@ -41,7 +41,10 @@ class StaleOffsetError(StoreError):
 
 
 class RefusedError(StoreError):
-    """The database refused the handler's writes or the result: a failed attempt."""
+    """The database refused the handler's writes or the result: a failed attempt.
+
+    If it refuses ``positions`` or ``skip`` although it worked before, the worker tries again later.
+    """
 
 
 class StoredAnswer(NamedTuple):

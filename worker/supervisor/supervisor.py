@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from worker.core.liveness import Limits
-from worker.core.restart import UNSTARTABLE, Ending, Halt, classify, decide
+from worker.core.restart import Ending, Halt, classify, decide
 from worker.core.startup_barrier import StartupBarrier
 from worker.core.stopping import Phase, Stopping
 from worker.errors import ExitCode
@@ -228,7 +228,7 @@ class Supervisor:
                     process = slot.start()
                 except OSError as error:  # the kernel is out of memory or process numbers
                     log.warning("process.unstartable", slot=slot.number, reason=str(error))
-                    self._replace(slot, Ending(UNSTARTABLE), now)
+                    self._replace(slot, classify(ExitCode.UNSTARTABLE), now)
                 else:
                     self._crashes.tell([process])
                     log.info("process.started", slot=slot.number, pid=process.pid)

@@ -47,6 +47,8 @@ def handle(request: Any, _context: Any) -> str:
             crash()
         case ["sleep", seconds]:
             time.sleep(float(seconds))
+        case ["ignoring"]:
+            return str(signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN)
         case ["orphan"]:
             subprocess.Popen(["sleep", "3"], start_new_session=True)
             crash()

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.timeout(60)
 
 MIB = 1 << 20
 SLACK = 0.3  # seconds of delay that a busy machine may add
+EARLY = 0.05  # the limit counts from when a child announces a task, shortly before its run time begins
 
 
 def late(outcome: Outcome, limit: float) -> float:
@@ -37,7 +38,7 @@ def test_a_task_that_does_not_stop_is_killed_when_its_grace_is_over(make: Callab
     assert names([before, outcome, behind]) == ["OK", "FAILED TimeLimitExceeded", "OK"]
     assert outcome.failure is not None
     assert "0.5 s" in outcome.failure.message
-    assert 0 <= late(outcome, 0.8) < SLACK
+    assert -EARLY <= late(outcome, 0.8) < SLACK
     assert behind.task.attempt == 1
 
 
@@ -49,7 +50,7 @@ def test_a_task_that_stops_within_its_grace_returns_its_result(
     rig = make(Policy(timeout=0.3, grace=10))
     (outcome,) = rig.run(payload)
     assert (names([outcome]), outcome.result) == (["OK"], result)
-    assert 0 <= late(outcome, 0.3) < SLACK
+    assert -EARLY <= late(outcome, 0.3) < SLACK
 
 
 def test_an_exception_after_the_time_limit_counts_as_time_limit_exceeded(make: Callable[..., Rig]) -> None:

@@ -23,7 +23,7 @@ def move_under_load(world: World, phase: float, tasks: int, seconds: float, **op
         world.request("quick", number % 4, work=Work(0.002))
     for number in range(tasks):
         world.request("load", number % 4, work=Work(seconds))
-    world.until(lambda: len(world.answered()) > 2_050)
+    world.until(lambda: world.answer_count() > 2_050)
     world.run(phase)
     since = world.clock()
     second = process(world, long_after=60.0, **options)

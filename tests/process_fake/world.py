@@ -247,6 +247,10 @@ class World:
             self._answers = sorted(answers, key=lambda answer: (answer.origin.partition, answer.origin.offset))
         return self._answers
 
+    def answer_count(self) -> int:
+        """Return the number of answers, without reading them. For a condition of ``until`` with many answers."""
+        return len(self.broker.records(ACKS))
+
     def answered(self) -> list[tuple[int, int]]:
         """Return the partition and offset of every request that has an answer, twice if it has two answers."""
         return [(answer.origin.partition, answer.origin.offset) for answer in self.answers()]

@@ -162,6 +162,7 @@ class World:
         self.script: dict[str, Work | list[Work]] = {}  # by payload: for all attempts, or one for each attempt
         self._sequence = 0
         self._answers: list[Response] = []
+        self._read: dict[Any, Response] = {}  # value -> answer
 
     # -- arrange
 
@@ -243,7 +244,11 @@ class World:
         """Return all answers, in the order of their requests."""
         records = self.broker.records(ACKS)
         if len(records) != len(self._answers):
-            answers = [decode_response(record.value) for record in records]
+            # Each is read once, since conditions of ``until`` call this again and again.
+            for record in records:
+                if record.value not in self._read:
+                    self._read[record.value] = decode_response(record.value)
+            answers = [self._read[record.value] for record in records]
             self._answers = sorted(answers, key=lambda answer: (answer.origin.partition, answer.origin.offset))
         return self._answers
 

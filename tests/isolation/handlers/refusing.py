@@ -5,7 +5,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 REFUSING = Path(os.environ["REFUSING"])  # while this file exists, the kernel has no more process numbers
 _fork, _kill = os.fork, os.kill
@@ -25,31 +25,21 @@ def kill(pid: int, number: int) -> None:
     _kill(pid, number)
 
 
-def ignore_children() -> None:
-    """Ignore the ends of children, as programs do that want no zombies."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-
-
 os.fork, os.kill = fork, kill
 if os.environ.get("IGNORING"):
-    ignore_children()
-
-
-def crash() -> NoReturn:
-    """End the process."""
-    os._exit(1)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as programs do that want no zombies
 
 
 def handle(request: Any, _context: Any) -> str:
-    """Do what the payload says, and return the pid of this process."""
+    """Do what the payload says."""
     match request.payload.split():
         case ["crash"]:
-            crash()
+            os._exit(1)
         case ["sleep", seconds]:
             time.sleep(float(seconds))
         case ["ignoring"]:
             return str(signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN)
         case ["orphan"]:
             subprocess.Popen(["sleep", "3"], start_new_session=True)
-            crash()
-    return str(os.getpid())
+            os._exit(1)
+    return "done"

@@ -321,6 +321,15 @@ def test_only_pictures_with_figures_are_drawn(tmp_path: Path) -> None:
     assert all(name in picture for name in ("worker", "Celery", "to first task"))
 
 
+def test_every_label_has_three_digits_and_axes_have_plain_numbers(tmp_path: Path) -> None:
+    medians = {"worker": 0.87, "Celery": 111.2, "arroyo": 2_010.0}
+    plots.draw([Figure("latency", "p50", name, "ms", (value,)) for name, value in medians.items()], tmp_path)
+
+    picture = (tmp_path / "latency.svg").read_text(encoding="utf-8")
+
+    assert all(f">{label}<" in picture for label in ("0.870", "111", "2.01k", "1", "10", "100", "1k"))
+
+
 # -- headline ratios
 
 

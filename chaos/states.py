@@ -33,6 +33,7 @@ class Canceller:
         self.confirmed: dict[RecordId, float] = {}
         self._requests, self._states = requests, states
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        settings["max.in.flight"] = 1  # see traffic.py
         self._producer = Producer({**settings, "message.timeout.ms": 0, "linger.ms": 5})
 
     async def send(self, items: Sequence[Item], stored: Mapping[int, RecordId | None], begin: float) -> None:

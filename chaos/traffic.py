@@ -44,6 +44,7 @@ class Submitter:
         self.resent: list[Item] = []  # sent again after a delivery failure: each may be in the topic twice
         self._topic = topic
         settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+        settings["max.in.flight"] = 1  # otherwise the client can report a request as sent that is not in the topic
         settings |= {"partitioner": "murmur2_random", "message.timeout.ms": 0, "message.max.bytes": LARGEST}
         self._producer = Producer({**settings, "linger.ms": 5, "topic.metadata.refresh.interval.ms": 5_000})
 

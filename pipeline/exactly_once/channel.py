@@ -22,6 +22,9 @@ _TRIES = 5  # attempts to send a chunk whose transaction had to be aborted
 _PRODUCER = {
     **QUIET,
     "enable.idempotence": True,
+    # With more, the client can report a chunk as committed without a part that a new leader of a partition refused.
+    # docs/decisions/0081
+    "max.in.flight": 1,
     # The partitioner of Kafka's Java clients: requests with a key share the partition of other clients' requests.
     "partitioner": "murmur2_random",
     # The limit of the topic decides, not that of the client.

@@ -69,8 +69,8 @@ def test_requests_to_the_replica_on_this_machine_bypass_the_proxy(
 @pytest.mark.parametrize(
     ("make", "name", "value"),
     [
-        (Sender, "max.in.flight", "10"),
-        (lambda p: RequestProducer(p, 60.0), "max.in.flight", "10"),
+        (Sender, "reconnect.backoff.ms", "100000"),
+        (lambda p: RequestProducer(p, 60.0), "reconnect.backoff.ms", "100000"),
     ],
 )
 def test_a_property_that_a_client_of_the_tools_refuses_is_a_settings_error(make: Any, name: str, value: str) -> None:

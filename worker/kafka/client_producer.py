@@ -34,6 +34,7 @@ class RequestProducer:
     def __init__(self, properties: Mapping[str, Any], timeout: float) -> None:
         self._properties = quiet(properties, lambda _error: None) | {
             "enable.idempotence": True,
+            "max.in.flight": 1,  # see ``properties``
             "partitioner": "murmur2_random",
             "message.timeout.ms": int(timeout * 1000),
             "linger.ms": 1,

@@ -23,6 +23,7 @@ FILE_PROPERTIES = frozenset(
 _BY_VARIABLE = "use the variable {}"
 _OFFSETS = "offsets are committed when the answer is confirmed, never by a timer of the client"
 _FOREVER = "answers are retried until they are confirmed: one that was given up may be in the log, and be sent twice"
+_ONE_IN_FLIGHT = "with more, the client can report an answer as delivered that a new leader has refused"
 _CONFIRMED = "a request is committed only when all in-sync replicas have its answer, once and in order"
 _TEXT = "its value is an object, not a text"
 
@@ -50,6 +51,8 @@ OWNED = {
     "share.acknowledgement.mode": "the worker uses consumer groups, not share groups",
     "enable.idempotence": _CONFIRMED,
     "enable.gapless.guarantee": "an answer that is not delivered must not end the process",
+    "max.in.flight": _ONE_IN_FLIGHT,
+    "max.in.flight.requests.per.connection": _ONE_IN_FLIGHT,
     "acks": _CONFIRMED,
     "request.required.acks": _CONFIRMED,
     "message.timeout.ms": _FOREVER,
@@ -139,7 +142,6 @@ PRODUCER_ONLY = frozenset(
 ALIASES = {
     "compression.codec": "compression.type",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
-    "max.in.flight.requests.per.connection": "max.in.flight",
     "queue.buffering.max.ms": "linger.ms",
     "sasl.mechanisms": "sasl.mechanism",
     "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",

@@ -62,6 +62,9 @@ _ANY_PRODUCER: Properties = {
     # reader.
     "enable.idempotence": True,
     "acks": "all",
+    # With two, the client can report a lost record as delivered. A broker that has just become the leader may refuse
+    # the first request and accept the second, if it knows nothing of this producer. docs/decisions/0081
+    "max.in.flight": 1,
     # Answers of short tasks go in batches. The answer of a long task waits at most this long for a batch.
     "linger.ms": 5,
     # As in Kafka's Java clients, so that an answer is in the partition where they look for its key.

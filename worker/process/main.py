@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import functools
 import gc
@@ -23,6 +22,7 @@ from worker.kafka.consumer import ConfluentConsumer
 from worker.kafka.group_client import ConfluentGroupClient
 from worker.kafka.producer import ConfluentProducer
 from worker.kafka.transactional import ConfluentTransactor
+from worker.linux import renew_death_signal
 from worker.process import tracing
 from worker.process.handler_side import executor_of
 from worker.process.status_block import StatusBlock
@@ -37,12 +37,11 @@ if TYPE_CHECKING:
     from worker.process.tracing import AttemptSpans
     from worker.state.port import StateTopic
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
 
 def run(config: ProcessConfig, buffer: Any) -> NoReturn:
     """Run a worker process until it has to leave; never return. ``buffer`` is the memory of its status block."""
-    os.register_at_fork(after_in_child=_set_death_signal)
+    # Processes that the handler forks end with this one, even outside of its process group.
+    os.register_at_fork(after_in_child=renew_death_signal)
     faulthandler.enable()  # on SIGABRT from the supervisor's watchdog, print every thread's stack
     logs.configure(config.log_level, config.log_format, process=config.name)
     code = _work(config, StatusBlock(buffer))
@@ -129,8 +128,3 @@ def _failed(status: StatusBlock, loop: MainLoop | None, code: ExitCode, message:
     membership = {} if loop is None else loop.membership
     status.publish({"state": "failed", "failure": {"code": int(code), "message": message}, **membership})
     return code
-
-
-def _set_death_signal() -> None:
-    """Make processes that the handler forks end with this one, even outside of its process group."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

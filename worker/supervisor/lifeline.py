@@ -8,20 +8,17 @@ lock does not prevent it.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import select
 import signal
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from worker.linux import die_with, outlive_parent
 
 
 def attach(parent: int, lifeline: int) -> None:
     """Lead a process group, and let it end with the process ``parent``, which has the other end of ``lifeline``."""
-    _set_death_signal(signal.SIGKILL)  # until the lifeline is attached
-    if os.getppid() != parent:  # the parent ended before the call
-        os._exit(1)
+    die_with(parent)  # until the lifeline is attached
     os.setpgid(0, 0)
     try:
         fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())
@@ -31,12 +28,8 @@ def attach(parent: int, lifeline: int) -> None:
         return
     # The death signal could come first: it is sent when the parent's main thread ends, while the pipe is closed with
     # its last thread. A child that is already dead has closed the lifeline, and its group would not be killed.
-    _set_death_signal(0)
+    outlive_parent()
     poll = select.poll()  # unlike select, it takes descriptors above 1023
     poll.register(lifeline, select.POLLIN)
     if poll.poll(0):  # the pipe ended before the lifeline was attached
         os.killpg(0, signal.SIGKILL)
-
-
-def _set_death_signal(number: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)

@@ -52,7 +52,8 @@ LONG = (
     *(_run(153, AT_LEAST, store="postgresql"), _run(154, AT_MOST, "unordered")),
     *(_run(161, EXACTLY, "unordered", mix="processes"), _run(162, AT_LEAST, "key", mix="processes")),
     *(_run(163, EXACTLY, protocol="classic", mix="network", faults=40), _run(164, AT_LEAST, mix="network", faults=40)),
-    *(_run(165, EXACTLY, mix="brokers", faults=10), _run(166, EXACTLY, mix="brokers", faults=10, brokers=3)),
+    # Not exactly-once on one broker: Kafka can forget to end a transaction while it is killed (docs/guarantees.md).
+    *(_run(165, AT_LEAST, mix="brokers", faults=10), _run(166, EXACTLY, mix="brokers", faults=10, brokers=3)),
     # Clean faults excuse nothing, so every second start and every second answer is a violation here.
     *(_run(171, g, mix="clean", faults=40, session=20.0) for g in _ALL),
     # The default settings. Freezes last for whole sessions and would take minutes each.

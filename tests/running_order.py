@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 Item = TypeVar("Item")
-COMPUTING = {"spark"}
-QUICK = {"laws", "model", "process_fake", "unit"}  # these compute, too, but each file takes only seconds
+SPARK_SCOPES = 3
+"""How many test processes run Spark at the same time. Each starts one JVM for all its tests."""
+QUICK = {"laws", "model", "process_fake", "unit"}  # these compute; most of their files take only seconds
 ONE_AT_A_TIME = (
     "kafka/test_kill_points.py",
     "kafka/test_fault_events.py",
@@ -24,26 +26,42 @@ ONE_AT_A_TIME = (
 SLOWEST = (
     *ONE_AT_A_TIME,
     "spark/test_audit.py",
-    "kafka/test_detached.py",
     "spark/test_run.py",
+    "spark/test_evidence.py",
+    "spark/test_damage.py",
     "spark/test_collect_kills.py",
     "spark/test_submit.py",
-    "spark/test_evidence.py",
-    "spark/test_kills.py",
-    "spark/cluster/test_executors.py",
     "spark/test_collect.py",
+    "spark/test_kills.py",
+    "spark/test_chain.py",
     "spark/test_compact.py",
-    "kafka/test_ordering.py",
-    "stores/test_races.py",
+    "spark/test_transforms.py",
+    "spark/test_repeated_batches.py",
     "spark/test_plan.py",
-    "spark/test_report.py",
     "spark/test_replayed.py",
-    "kafka/test_running_tasks.py",
-    "kafka/test_drain.py",
+    "spark/test_shared_bronze.py",
+    "kafka/test_detached.py",
+    "kafka/test_follow_ups.py",
+    "kafka/test_recreated_topics.py",
+    "kafka/test_late_commit.py",
+    "kafka/test_ordering.py",
+    "process/test_supervisor.py",
+    "kafka/test_lost_heartbeat.py",
     "contract/test_leave.py",
+    "kafka/test_tutorial.py",
+    "kafka/test_drain.py",
+    "kafka/test_stranded.py",
+    "kafka/test_running_tasks.py",
     "kafka/test_long_tasks.py",
+    "stores/test_races.py",
+    "process_fake/test_simulation.py",
+    "process_fake/test_cancel.py",
+    "model/test_detached_model.py",
+    "process_fake/test_detached.py",
 )
-"""Files that take more than half a minute, in their order in a run with three test processes on two cores."""
+"""Files that take more than half a minute, the slowest first. Consecutive files of Spark go to different scopes, so the
+scopes are about equally long."""
+_SPARK = tuple(name for name in SLOWEST if name.startswith("spark/"))
 
 
 class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # as above
@@ -56,14 +74,18 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # as above
 def scope_of(file: Path) -> str:
     """Return the scope that one test process runs without a break: a file, or files that share a scope."""
     name = _short(file)
+    if file.parts[1] == "spark":
+        number = _SPARK.index(name) if name in _SPARK else zlib.crc32(name.encode())
+        return f"Spark {number % SPARK_SCOPES}"
     return "one at a time" if name in ONE_AT_A_TIME else name
 
 
 def in_running_order(items: Iterable[Item], path: Callable[[Item], Path]) -> list[Item]:
-    """Return the items scope by scope: first those that compute, then those that wait for a broker, each slowest first.
+    """Return the items scope by scope: Spark, then what waits for a broker, then what computes, each slowest first.
 
-    ``path`` returns the file of an item, relative to the repository. Tests that wait measure time, so they run when the
-    CPUs are no longer busy with Spark.
+    ``path`` returns the file of an item, relative to the repository. The first two run at the same time: a test process
+    that waits leaves its CPU to Spark, whose JVMs have a lower priority. What computes comes last, because its files
+    are short and fill the time until the last test process has ended.
     """
     files: dict[Path, list[Item]] = defaultdict(list)
     for item in items:
@@ -76,10 +98,10 @@ def in_running_order(items: Iterable[Item], path: Callable[[Item], Path]) -> lis
 
 
 def _turn(file: Path) -> int:
-    """Return when a file runs: 0 if it computes for long, 1 if it computes for seconds, 2 if it waits for a broker."""
-    if file.parts[1] in COMPUTING:
+    """Return when a file runs: 0 if it needs Spark, 1 if it waits for a broker, 2 if it only computes."""
+    if file.parts[1] == "spark":
         return 0
-    return 1 if file.parts[1] in QUICK else 2
+    return 2 if file.parts[1] in QUICK else 1
 
 
 def _slowest_first(file: Path) -> int:

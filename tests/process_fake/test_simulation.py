@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.core.model import Record
     from worker.kafka.ports import Position
 
-SEEDS = range(int(os.environ.get("SIMULATION_SEEDS", "4")))
+SEEDS = range(int(os.environ.get("SIMULATION_SEEDS", "2")))
 ORDERINGS = ("partition", "key", "unordered")
 PARTITIONS = 3
 SESSION = 40.0  # seconds until the group removes a member that does not poll

@@ -40,6 +40,15 @@ class MockCluster:
         """Call one of librdkafka's ``rd_kafka_mock_*`` functions on this cluster."""
         self._call(name, ctypes.c_int, self._cluster, *arguments)
 
+    def requests(self) -> list[int]:
+        """Return the API keys of the requests it has received since ``rd_kafka_mock_start_request_tracking``."""
+        count = ctypes.c_size_t()
+        found = self._call("rd_kafka_mock_get_requests", ctypes.c_void_p, self._cluster, ctypes.byref(count))
+        each = ctypes.cast(found, ctypes.POINTER(ctypes.c_void_p))[: count.value]
+        keys = [self._call("rd_kafka_mock_request_api_key", ctypes.c_int16, ctypes.c_void_p(one)).value for one in each]
+        self._call("rd_kafka_mock_request_destroy_array", ctypes.c_int, found, count)
+        return keys
+
     def append(self, headers: Iterable[bytes]) -> None:
         """Write a record for each of these names of a header. The Python client writes only names in UTF-8."""
         configuration = self._call("rd_kafka_conf_new", ctypes.c_void_p)

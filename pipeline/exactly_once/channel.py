@@ -12,6 +12,7 @@ from pipeline.exactly_once.client import wait_for_metadata
 from pipeline.exactly_once.progress_log import QUIET, TIMEOUT, ProgressLog
 from pipeline.exactly_once.ranges import Ranges
 from worker.core.deadline import Deadline
+from worker.kafka.properties import RELIABLE_PRODUCER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,14 +22,7 @@ if TYPE_CHECKING:
 _TRIES = 5  # attempts to send a chunk whose transaction had to be aborted
 _PRODUCER = {
     **QUIET,
-    "enable.idempotence": True,
-    # With more, the client can report a chunk as committed without a part that a new leader of a partition refused.
-    # docs/decisions/0081
-    "max.in.flight": 1,
-    # The partitioner of Kafka's Java clients: requests with a key share the partition of other clients' requests.
-    "partitioner": "murmur2_random",
-    # The limit of the topic decides, not that of the client.
-    "message.max.bytes": 64 * 1024 * 1024,
+    **RELIABLE_PRODUCER,
     "linger.ms": 20,
     "transaction.timeout.ms": int(TIMEOUT * 1000),
 }

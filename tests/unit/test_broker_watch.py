@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from worker.kafka.producer import ConfluentProducer
 from worker.kafka.state_reader import TopicFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -36,12 +35,6 @@ NOBODY = {**QUIET, "bootstrap.servers": "127.0.0.1:1"}  # no broker ever listens
 @pytest.fixture(autouse=True)
 def _frequent_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_watch, "INTERVAL_MS", 100)
-
-
-@pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    with contextlib.closing(MockCluster()) as one:
-        yield one
 
 
 def repeat(step: Callable[[], object], *, until: Callable[[], object]) -> None:

@@ -25,12 +25,6 @@ pytestmark = pytest.mark.timeout(120)
 LIMIT = 30.0  # seconds; a passing test needs less than one
 
 
-@pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    with contextlib.closing(MockCluster()) as one:
-        yield one
-
-
 @contextlib.contextmanager
 def member(cluster: MockCluster, reported: Callable[[], None]) -> Iterator[ck.Consumer]:
     """Yield a member that has its partition, and whose log is watched."""

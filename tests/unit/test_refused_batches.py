@@ -5,7 +5,6 @@ A real broker accepts it if it has no records of this producer. librdkafka then 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import time
 from types import SimpleNamespace
@@ -15,14 +14,15 @@ import confluent_kafka as ck
 import pytest
 
 from pipeline.exactly_once.channel import fence
-from tests.mock_cluster import BROKER, TOPIC, MockCluster
+from tests.mock_cluster import BROKER, TOPIC
 from worker.kafka import properties
 from worker.kafka.client_producer import RequestProducer
 from worker.kafka.transaction_properties import transactional
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from tests.mock_cluster import MockCluster
     from worker.core.model import Partition
 
 pytestmark = pytest.mark.timeout(60)
@@ -31,12 +31,6 @@ SECONDS = 20.0
 ROUND_TRIP_MS = 300
 QUIET = {"log_level": 0}
 PRODUCE, NOT_LEADER = 0, 6  # of Kafka's protocol
-
-
-@pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    with contextlib.closing(MockCluster()) as one:
-        yield one
 
 
 def link(cluster: MockCluster) -> properties.Link:
@@ -100,8 +94,11 @@ def _refuse_the_second(cluster: MockCluster, send: Callable[[bytes], object], fl
     flush()
     cluster.set("rd_kafka_mock_broker_set_rtt", BROKER, ROUND_TRIP_MS)
     cluster.set("rd_kafka_mock_push_request_errors", PRODUCE, ctypes.c_size_t(1), NOT_LEADER)
+    cluster.set("rd_kafka_mock_start_request_tracking")
     send(b"refused")
-    time.sleep(ROUND_TRIP_MS / 2000)  # it has left, and the reply has not come
+    limit = time.monotonic() + SECONDS
+    while PRODUCE not in cluster.requests():  # its reply takes a round trip more
+        assert time.monotonic() < limit
     send(b"under way")
     flush()
 

@@ -37,6 +37,10 @@ def test_the_slowest_files_come_first() -> None:
     items = ["kafka/quick", *reversed(slow), "kafka/other"]
 
     assert in_running_order(items, lambda item: Path("tests") / item)[:2] == slow
+
+    spark = [name for name in SLOWEST if name.startswith("spark/")][::SPARK_SCOPES]  # of one scope
+    assert in_running_order(reversed(spark), lambda item: Path("tests") / item) == spark
+
     assert [name for name in SLOWEST if not (TESTS / name).exists()] == []
 
 

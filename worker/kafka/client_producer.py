@@ -12,6 +12,7 @@ from worker.core.model import Partition
 from worker.errors import BrokerError
 from worker.kafka.broker_watch import BrokerWatch
 from worker.kafka.clients import one_line, quiet
+from worker.kafka.properties import RELIABLE_PRODUCER
 from worker.kafka.sender import UNPLACED
 from worker.kafka.validate import made
 
@@ -32,16 +33,13 @@ class RequestProducer:
     """
 
     def __init__(self, properties: Mapping[str, Any], timeout: float) -> None:
-        self._properties = quiet(properties, lambda _error: None) | {
-            "enable.idempotence": True,
-            "max.in.flight": 1,  # see ``properties``
-            "partitioner": "murmur2_random",
+        self._properties = quiet(properties, lambda _error: None) | RELIABLE_PRODUCER
+        self._properties |= {
             "message.timeout.ms": int(timeout * 1000),
             "linger.ms": 1,
             "queue.buffering.max.messages": 0,  # no limit: the caller limits the number, and the client the bytes
-            # The topic's limit applies, not the client's. The broker applies it to the whole batch, and this client
-            # does not split a refused batch, so batches stay small.
-            "message.max.bytes": 64 * 1024 * 1024,
+            # The broker applies the topic's limit to the whole batch, and this client does not split a refused batch,
+            # so batches stay small.
             "batch.size": 16 * 1024,
         }
         self._former: list[ck.Producer] = []  # clients that were replaced, whose records fail when their time is over

@@ -56,8 +56,7 @@ _CONSUMER: Properties = {
     "fetch.queue.backoff.ms": 20,
 }
 
-# For the producers of the worker and of the tools.
-_ANY_PRODUCER: Properties = {
+RELIABLE_PRODUCER: Properties = {
     # Keep order and avoid duplicates within a producer's life. This implies acks=all, which is written out for the
     # reader.
     "enable.idempotence": True,
@@ -65,13 +64,18 @@ _ANY_PRODUCER: Properties = {
     # With two, the client can report a lost record as delivered. A broker that has just become the leader may refuse
     # the first request and accept the second, if it knows nothing of this producer. docs/decisions/0081
     "max.in.flight": 1,
-    # Answers of short tasks go in batches. The answer of a long task waits at most this long for a batch.
-    "linger.ms": 5,
     # As in Kafka's Java clients, so that an answer is in the partition where they look for its key.
     "partitioner": "murmur2_random",
     # The topic's max.message.bytes applies and is checked before producing. The client's limit, 1 MB by default, must
     # not refuse a record that the topic accepts.
     "message.max.bytes": 64 * 1024 * 1024,
+}
+"""What every producer of the project has: no record is lost, repeated, or refused by the client alone."""
+
+# For the producers of the worker and of the tools.
+_ANY_PRODUCER: Properties = RELIABLE_PRODUCER | {
+    # Answers of short tasks go in batches. The answer of a long task waits at most this long for a batch.
+    "linger.ms": 5,
     # Refuse a follow-up request to a topic that does not exist after this time. The default, 30 s, is longer than a
     # transaction may take: its time-out would come first, and the same transaction would be tried without end.
     "topic.metadata.propagation.max.ms": 3_000,

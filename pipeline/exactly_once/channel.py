@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pipeline.exactly_once.chunks import Row
 
 _TRIES = 5  # attempts to send a chunk whose transaction had to be aborted
+_PURGED = {ck.KafkaError._PURGE_QUEUE, ck.KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 - public in spite of their names
 _PRODUCER = {
     **QUIET,
     **RELIABLE_PRODUCER,
@@ -47,24 +48,24 @@ class KafkaChannel:
         numbers = Ranges(row[1] for row in rows)
         sent = Ranges.union([self.sent, numbers])
         slot, noted = ("", sent) if self._cumulative else (str(rows[0][1]), numbers)
+        refusals: list[str] = []
+
+        def note(error: ck.KafkaError | None, _message: ck.Message) -> None:
+            if error is not None and error.code() not in _PURGED:
+                refusals.append(error.str())
+
         for attempt in range(1, _TRIES + 1):
-            failure = self._try(
-                rows, self._progress_log.key(self._part, slot), str(noted).encode(), diagnose=attempt > 1
-            )
+            # Reports of single records take time, and most transactions succeed at once.
+            of_row = {"on_delivery": note} if attempt > 1 else {}
+            failure = self._try(rows, self._progress_log.key(self._part, slot), str(noted).encode(), of_row)
             if failure is None:
                 self.sent = sent
                 return
-        raise BrokerError(f"part {self._part} cannot be sent: {failure}")
+        # The first: after several refused batches, the client refuses records itself, because it skipped sequences.
+        raise BrokerError(f"part {self._part} cannot be sent: {refusals[0] if refusals else failure}")
 
-    def _try(self, rows: list[Row], key: bytes, value: bytes, *, diagnose: bool) -> str | None:
-        """Try one transaction. Return why it was aborted, or None. ``diagnose`` asks for each record's error."""
-        refusals: list[str] = []
-
-        def refused(error: ck.KafkaError | None, _message: ck.Message) -> None:
-            if error is not None:
-                refusals.append(error.str())
-
-        of_row = {"on_delivery": refused} if diagnose else {}
+    def _try(self, rows: list[Row], key: bytes, value: bytes, of_row: Mapping[str, Any]) -> str | None:
+        """Try one transaction. Return why it was aborted, or None. Produce each row with the options ``of_row``."""
         try:
             _retry_transient(self._producer.begin_transaction)
             for _, _, topic, row_key, row_value, headers in rows:
@@ -74,7 +75,7 @@ class KafkaChannel:
         except ck.KafkaException as error:
             _raise_fatal(error, self._part)
             self._abort()
-            return min(refusals, default=error.args[0].str())
+            return str(error.args[0].str())
         return None
 
     def _produce(self, *arguments: Any, **options: Any) -> None:

@@ -221,6 +221,18 @@ def test_the_part_of_a_request_that_is_too_large_for_the_topic_is_named(spark: S
     assert site.sent() == []
 
 
+def test_the_reason_for_the_first_refusal_is_named(site: JobSite) -> None:
+    """After some refused batches, the client refuses records itself, and gives no reason for a single record."""
+    create_progress_log(site.kafka)
+    part, sequence, topic, key, _, headers = row(site, 0, 1)
+    rows = [row(site, 0, 0), (part, sequence, topic, key, b"x" * 2_000_000, headers), row(site, 0, 2)]
+    for number in range(8):
+        producing = channel(site, number)
+        with pytest.raises(BrokerError, match=f"^part {number} cannot be sent: Broker: Message size too large$"):
+            producing.send(rows)
+        producing.close()
+
+
 # ---------------------------------------------------------------- dry runs, resumes, mistakes
 
 

@@ -5,11 +5,11 @@ It shares no code with the invariants and knows no faults, so it checks only wha
 - Each request has exactly one committed answer with exactly-once, at least one with at-least-once, and at most one with
   at-most-once.
 - An answer belongs to a request that was sent.
-- If everything could be committed, a request starts at most ``max_attempts`` times without a good finish. Starts that
-  a drain or a revoked partition stopped do not count. Neither does one start that crashed within 0.1 s, because an idle
-  process records a start while the task already runs. Nor does a failed attempt that another process made again, if the
-  first one did nothing more after 0.1 s: no commit had recorded the failure. With at-most-once, a request starts at
-  most once.
+- A request starts at most ``max_attempts`` times without a good finish. Starts that a drain or a revoked partition
+  stopped do not count. Neither does one start that crashed within 0.1 s, because an idle process records a start while
+  the task already runs. Nor does a failed attempt that another process made again under the same number, because no
+  commit had recorded the failure. If not everything could be committed, nor does an unfinished start that another
+  process made again. With at-most-once, a request starts at most once.
 - Within a partition or a key, requests first start in the order of their offsets. With at-most-once, this applies to
   each process separately, because a member that was cut off may start late what it had committed.
 - The committed offset of every partition is its end.
@@ -75,12 +75,10 @@ def _attempts(run: dict[str, Any], lines: _Lines) -> list[str]:
     starts = Counter(_where(line) for line in lines["start"])
     if run["guarantee"] == "at-most-once":
         return [f"{one} started {count} times" for one, count in sorted(starts.items()) if count > 1]
-    if not run["attempts_exact"]:
-        return []
     starts.subtract(Counter(_where(line) for line in (*lines["end"], *lines["stop"])))
     limit = run["max_attempts"]
     starts.subtract(_crashed_at_once(lines))
-    starts.subtract(_repeated(lines))
+    starts.subtract(_repeated(lines, also_unfinished=not run["attempts_exact"]))
     return [
         f"{one} started {count} times without a good finish, the limit is {limit}"
         for one, count in sorted(starts.items())
@@ -97,11 +95,9 @@ def _crashed_at_once(lines: _Lines) -> set[str]:
     }
 
 
-def _repeated(lines: _Lines) -> Counter[str]:
-    last_seen: dict[int, float] = {}
-    for line in (line for kind in ("start", "crash", "raise", "end", "stop") for line in lines[kind]):
-        last_seen[line["process"]] = max(float(line["time"]), last_seen.get(line["process"], 0.0))
-    raised = {(_where(line), line["process"], line["attempt"]): float(line["time"]) for line in lines["raise"]}
+def _repeated(lines: _Lines, *, also_unfinished: bool) -> Counter[str]:
+    ends = {(_where(line), line["process"], line["attempt"]) for kind in ("end", "stop") for line in lines[kind]}
+    raised = {(_where(line), line["process"], line["attempt"]) for line in lines["raise"]}
     newest: dict[str, dict[str, Any]] = {}
     found: Counter[str] = Counter()
     for line in sorted(lines["start"], key=lambda line: float(line["time"])):
@@ -109,8 +105,8 @@ def _repeated(lines: _Lines) -> Counter[str]:
         before, newest[where] = newest.get(where), line
         if not before or before["attempt"] != line["attempt"] or before["process"] == line["process"]:
             continue
-        failure = raised.get((where, before["process"], before["attempt"]))
-        found[where] += failure is not None and last_seen[before["process"]] - failure <= AT_ONCE
+        start = (where, before["process"], before["attempt"])
+        found[where] += start in raised or (also_unfinished and start not in ends)
     return found
 
 

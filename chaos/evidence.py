@@ -31,6 +31,7 @@ class Answer(NamedTuple):
     key: bytes | None
     at: float  # time of production
     replica: str  # that sent it
+    set_back: bool = False  # its time stamp is hours before that, because the clock of the replica was set back
 
 
 class DeadLetter(NamedTuple):
@@ -234,20 +235,12 @@ class Evidence:
 
     @property
     def repeated(self) -> frozenset[JournalEntry]:
-        """Return the starts that failed and were made again, under the same number, by another process.
-
-        Their process wrote its last line within ``AT_ONCE`` of the failure, so it ended before a commit recorded it.
-        """
-        finishes, newest = self.finishes, {entry.pid: entry.time for entry in self.in_order}
+        """Return the starts that were made again next, under the same number, by another process."""
         return frozenset(
             one
             for entries in self.starts.values()
             for one, other in itertools.pairwise(entries)
-            if one in finishes
-            and finishes[one].event == "raise"
-            and other.attempt == one.attempt
-            and other.pid != one.pid
-            and newest[one.pid] - finishes[one].time <= AT_ONCE
+            if other.attempt == one.attempt and other.pid != one.pid
         )
 
     @property

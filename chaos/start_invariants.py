@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from chaos import requests
+from chaos.evidence import AT_ONCE
 from chaos.fault_windows import explained, windows
 from chaos.violation import Violation, violation_of
 
@@ -37,22 +38,36 @@ def starts_belong(evidence: Evidence) -> Iterator[Violation]:
 def attempts_limited(evidence: Evidence) -> Iterator[Violation]:
     """Check that no request starts more often than ``WORKER_MAX_ATTEMPTS`` without a good finish.
 
-    A start may stay uncounted while a fault prevents commits, because the worker continues meanwhile. So may one start
-    of a request that crashed its process at once, and a failure that no commit had recorded when its process ended.
+    The last start in a process may stay uncounted (see ``_uncounted``), and so may one start of a request that crashed
+    its process at once.
     """
     once = evidence.options.guarantee == "at-most-once"
     limit = 1 if once else evidence.options.max_attempts
     numbered = {entry.record for entry in evidence.journal if entry.event == "start" and entry.attempt > limit}
     yield from violation_of("attempts", f"an attempt numbered above {limit}", numbered)
-    blocks = [] if once else [one for one in windows(evidence) if one.blocks]
-    repeated, at_once = (frozenset(), frozenset()) if once else (evidence.repeated, evidence.crashed_at_once)
-    counted = Counter(
-        one.record
-        for one in evidence.bad_starts
-        if one not in repeated and not explained((one.time, one.time), {one.replica}, blocks)
-    )
+    uncounted, at_once = (frozenset(), frozenset()) if once else (_uncounted(evidence), evidence.crashed_at_once)
+    counted = Counter(one.record for one in evidence.bad_starts if one not in uncounted)
     bad = {record for record, count in counted.items() if count - (record in at_once) > limit}
     yield from violation_of("attempts", f"more than {limit} starts without a good finish", bad)
+
+
+def _uncounted(evidence: Evidence) -> frozenset[JournalEntry]:
+    """Return the starts that no commit had to record, so that another process made them again under the same number.
+
+    A failure needs a commit that succeeds, which takes longer while the group rebalances after a fault of any replica.
+    A start needs one before it, unless a fault keeps its replica from committing.
+    """
+    found, finishes = windows(evidence), evidence.finishes
+    blocks = [one for one in found if one.blocks]
+    newest = {entry.pid: entry.time for entry in evidence.in_order}
+
+    def may_be(one: JournalEntry) -> bool:
+        if one not in finishes:
+            return explained((one.time, one.time), {one.replica}, blocks)
+        failed = finishes[one].time
+        return newest[one.pid] - failed <= AT_ONCE or explained((failed, failed), (), found)
+
+    return frozenset(one for one in evidence.repeated if may_be(one))
 
 
 def _groups(evidence: Evidence) -> dict[object, list[JournalEntry]]:

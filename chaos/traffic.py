@@ -150,10 +150,14 @@ class Reader(Reading):
             return
         origin = found.origin
         request = (origin.partition, origin.offset)
-        at = unshifted(record.timestamp()[1] / 1000, time.time()) - time.time() + time.monotonic()
+        stamp, now = record.timestamp()[1] / 1000, time.time()
+        true = unshifted(stamp, now)
+        at = true - now + time.monotonic()
         outcome = OUTCOMES.get(found.outcome, str(found.outcome))
         replica = found.worker.rpartition("-")[0]  # r0 of the process r0-1
-        self.answers.append(Answer(origin.topic, request, outcome, found.sequence, record.key(), at, replica))
+        self.answers.append(
+            Answer(origin.topic, request, outcome, found.sequence, record.key(), at, replica, stamp < true)
+        )
         self.answered.add(request)
 
     def _add_dead_letter(self, record: Any) -> None:

@@ -50,13 +50,13 @@ class KafkaChannel:
         slot, noted = ("", sent) if self._cumulative else (str(rows[0][1]), numbers)
         refusals: list[str] = []
 
-        def note(error: ck.KafkaError | None, _message: ck.Message) -> None:
+        def refused(error: ck.KafkaError | None, _message: ck.Message) -> None:
             if error is not None and error.code() not in _PURGED:
                 refusals.append(error.str())
 
         for attempt in range(1, _TRIES + 1):
             # Reports of single records take time, and most transactions succeed at once.
-            of_row = {"on_delivery": note} if attempt > 1 else {}
+            of_row = {"on_delivery": refused} if attempt > 1 else {}
             failure = self._try(rows, self._progress_log.key(self._part, slot), str(noted).encode(), of_row)
             if failure is None:
                 self.sent = sent

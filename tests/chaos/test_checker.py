@@ -66,7 +66,11 @@ def test_the_checker_finds_too_many_starts(tmp_path: Path) -> None:
     more = replace(good(), journal=[*good().journal, *failures, entry("start", 2, 3.0)])
     assert check(more, tmp_path) == [f"0/2 started {limit + 1} times without a good finish, the limit is {limit}"]
     blocked = replace(more, fault_windows=[FaultWindow(1.0, 2.0, blocks=True)])
-    assert check(blocked, tmp_path) == []  # not judged: a start may have gone uncounted
+    assert len(check(blocked, tmp_path)) == 1
+    died = [entry("start", 2, 1.9, pid=12)]  # another process made it again, because no commit had recorded it
+    again = replace(good(), journal=[*good().journal, *died, *failures])
+    assert len(check(again, tmp_path)) == 1
+    assert check(replace(again, fault_windows=blocked.fault_windows), tmp_path) == []
     fatal = replace(more, journal=[*more.journal, entry("crash", 2, 3.001)])
     assert check(fatal, tmp_path) == []  # one start that crashed at once may have gone uncounted
     slow = replace(more, journal=[*more.journal, entry("crash", 2, 3.2)])
@@ -76,15 +80,13 @@ def test_the_checker_finds_too_many_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "pid", "later", "found"),
-    [(1, 8, 0.01, 0), (1, 8, 0.2, 1), (1, 9, 0.01, 1), (2, 8, 0.01, 1)],
+    ("number", "pid", "found"),
+    [(1, 8, 0), (1, 9, 1), (2, 8, 1)],
 )
-def test_a_failure_that_no_commit_recorded_may_be_repeated(
-    number: int, pid: int, later: float, found: int, tmp_path: Path
-) -> None:
+def test_a_failure_that_no_commit_recorded_may_be_repeated(number: int, pid: int, found: int, tmp_path: Path) -> None:
     limit = good().options.max_attempts
     failed = [entry("start", 2, 2.5, number, pid=pid), entry("raise", 2, 2.5, number, pid=pid)]
-    crash = [entry("start", 3, 2.5 + later, pid=pid), entry("crash", 3, 2.5 + later, pid=pid)]
+    crash = [entry("start", 3, 2.6, pid=pid), entry("crash", 3, 2.6, pid=pid)]
     failures = [entry("start", 2, 3.0 + n / 100, n + 1) for n in range(limit)]
     assert len(check(replace(good(), journal=[*good().journal, *failed, *crash, *failures]), tmp_path)) == found
 

@@ -231,6 +231,15 @@ def test_a_future_resolves_to_the_answer(one: Resolved, found: set[str]) -> None
     assert broken(submitted(found_again=one)) == found
 
 
+def test_a_search_by_id_need_not_find_an_answer_that_is_dated_hours_before() -> None:
+    nothing = Resolved("", "", "echo-0")
+    e = submitted(found_again=nothing)
+    set_back = replace(e, answers=[one._replace(set_back=True) for one in e.answers])
+    assert broken(e) == {"client"}
+    assert broken(set_back) == set()
+    assert broken(replace(set_back, futures={(0, 0): nothing})) == {"client"}  # a waiting future resolves
+
+
 def test_at_most_once_a_future_without_an_answer_does_not_resolve() -> None:
     e = submitted()
     lost = replace(e, options=Options(1, "at-most-once"), answers=e.answers[1:])

@@ -20,7 +20,6 @@ from tests.chaos.broken_runs import (
     overtaken,
     samples,
     started_again,
-    too_many_attempts,
     unanswered,
 )
 from tests.chaos.evidence import answer, broken, entry, good, item
@@ -153,7 +152,24 @@ def test_as_many_attempts_as_the_limit_are_allowed() -> None:
     ],
 )
 def test_a_start_may_go_uncounted_only_while_a_fault_prevents_commits(fault: FaultWindow, found: set[str]) -> None:
-    assert broken(replace(too_many_attempts(good()), fault_windows=[fault])) == found
+    """Another process made it again under the same number."""
+    e = replace(attempts(good(), good().options.max_attempts), fault_windows=[fault])
+    died = entry("start", 1, 0.5, pid=12)
+    assert broken(replace(e, journal=[died, *e.journal])) - {"starts"} == found
+
+
+@pytest.mark.parametrize("raised", [True, False])
+def test_only_the_last_start_of_a_process_may_go_uncounted(*, raised: bool) -> None:
+    """A failed attempt is recorded before the next one starts, also in an outage."""
+    e = replace(attempts(good(), good().options.max_attempts), fault_windows=[FaultWindow(0.0, 9.0, blocks=True)])
+    twice = [
+        entry(event, 1, 0.5 + number / 10, number, pid=12)
+        for number in (1, 2)
+        for event in (("start", "raise") if raised or number == 1 else ("start",))
+    ]
+    first, second = twice[:2], twice[2:]
+    assert broken(replace(e, journal=[*first, *e.journal])) == set()
+    assert broken(replace(e, journal=[*first, *second, *e.journal])) == {"attempts"}
 
 
 @pytest.mark.parametrize(("later", "allowed"), [(0.001, 1), (0.2, 0)])
@@ -179,6 +195,14 @@ def test_a_failure_that_no_commit_recorded_may_be_repeated(
     failed = [entry("start", 1, 0.5, number, pid=pid), entry("raise", 1, 0.5, number, pid=pid)]
     crash = [entry("start", 2, 0.5 + later, pid=pid), entry("crash", 2, 0.5 + later, pid=pid)]
     assert ("attempts" in broken(replace(e, journal=[*failed, *crash, *e.journal]))) is not allowed
+
+
+@pytest.mark.parametrize(("fault", "allowed"), [(FaultWindow(0.4, 0.6, R1), True), (FaultWindow(500.0, 501.0), False)])
+def test_a_failure_may_be_repeated_while_the_group_rebalances(fault: FaultWindow, *, allowed: bool) -> None:
+    """A fault of any replica lets the group rebalance, and then a commit takes longer."""
+    e = replace(attempts(good(), good().options.max_attempts), fault_windows=[fault])
+    failed = [entry("start", 1, 0.3, pid=11), entry("raise", 1, 0.4, pid=11), entry("start", 2, 0.7, pid=11)]
+    assert ("attempts" in broken(replace(e, journal=[*failed, *e.journal]))) is not allowed
 
 
 @pytest.mark.parametrize(("pid", "allowed"), [(11, True), (10, False)])

@@ -189,9 +189,9 @@ class Model(ModelState):
             unrecorded = rule.unlimited or (rule.at_once and self._is_new(owned, task.record.offset))
             assert unrecorded or task.record.offset < owned.starts.confirmed, "no commit has recorded its start"
             recorded = self.recorded(owned.partition)
-            assert rule.unlimited or task.record.offset not in recorded.waiting, "a commit says that it waits"
+            assert task.record.offset not in recorded.waiting, "a commit says that it waits"
             counted = recorded.attempts.get(task.record.offset, 0)
-            assert rule.unlimited or counted >= task.attempt, "no commit has recorded its failed attempts"
+            assert counted >= task.attempt, "no commit has recorded its failed attempts"
             self.waiting[owned].discard(task.record.offset)
             self.restarting[owned].discard(task.record.offset)
         self.submitted.extend(tasks)

@@ -32,7 +32,7 @@ def test_the_commit_metadata_never_exceed_the_limit(
         owned.admit(Record(owned.partition, offset, None, b"x"))
     for now in range(3):
         owned.recorded(_characters(owned))
-        while tasks := owned.take(chunk, float(now), below=float("inf"), unlimited=True):
+        while tasks := owned.take(chunk, float(now), below=float("inf")):
             for task in tasks:
                 task.attempt += 1
                 if chance.random() < detaching and owned.can_detach(task):

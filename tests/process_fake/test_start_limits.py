@@ -82,7 +82,7 @@ def test_no_task_starts_while_the_group_refuses_commits(world: World, code: str,
 
 
 @pytest.mark.parametrize("idle", [False, True])
-@pytest.mark.parametrize("delay", [0.002, 0.3, 0.9])
+@pytest.mark.parametrize("delay", [0.002, 0.3, 0.9, 2.5])
 def test_a_failed_attempt_is_recorded_before_the_next_one(world: World, delay: float, *, idle: bool) -> None:
     """This holds however long a commit takes. A crash loses the attempts that no commit has recorded."""
     before = 30 if idle else 0

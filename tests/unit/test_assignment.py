@@ -143,20 +143,33 @@ def test_a_failed_task_starts_again_only_after_a_commit_even_in_an_idle_process(
     assert taken(assignment, rule) == [(0, 0)]
 
 
-def test_a_failed_task_that_was_dispatched_without_a_commit_and_requeued_needs_one() -> None:
-    """The last commit says that the task waits, so a crash during its next attempt would not be counted."""
-    assignment, without_commit, rule = an_assignment(deep=1), DispatchRule(1, 1, unlimited=True), DispatchRule(1, 1)
+def test_a_failed_task_needs_a_commit_also_while_commits_are_not_possible() -> None:
+    """Otherwise the process would make all its attempts in an outage, and the next owner would make them again."""
+    assignment, unlimited = an_assignment(deep=2), DispatchRule(1, 1, unlimited=True)
     owned = assignment.partitions[DEEP]
-    (task,) = assignment.take(without_commit, 0.0, in_flight=0)
+    (task,) = assignment.take(unlimited, 0.0, in_flight=0)
     task.attempt = 1
     owned.fail(task)
     owned.requeue(task)
+    assignment.request_starts(unlimited, 0.0, in_flight=0)
+    assert taken(assignment, unlimited) == []
     confirm(assignment)
-    (task,) = assignment.take(without_commit, 0.0, in_flight=0)
-    owned.requeue(task)
-    assert taken(assignment, rule) == []
+    assert taken(assignment, unlimited) == [(0, 0)]
+
+
+def test_a_failed_task_that_was_withdrawn_before_its_start_needs_no_other_commit() -> None:
+    assignment, rule = an_assignment(deep=1), DispatchRule(1, 1)
+    owned = assignment.partitions[DEEP]
     assignment.request_starts(rule, 0.0, in_flight=0)
     confirm(assignment)
+    (task,) = assignment.take(rule, 0.0, in_flight=0)
+    task.attempt = 1
+    owned.fail(task)
+    owned.requeue(task)
+    assignment.request_starts(rule, 0.0, in_flight=0)
+    confirm(assignment)
+    (task,) = assignment.take(rule, 0.0, in_flight=0)
+    owned.requeue(task)
     assert taken(assignment, rule) == [(0, 0)]
 
 

@@ -51,7 +51,7 @@ def fetch(owned: OwnedPartition, *offsets: int, key: bytes | None = None) -> Non
 
 
 def startable(owned: OwnedPartition) -> list[int]:
-    return [task.offset for task in owned.take(10, 0.0, below=float("inf"), unlimited=True)]
+    return [task.offset for task in owned.take(10, 0.0, below=float("inf"))]
 
 
 def recorded(owned: OwnedPartition) -> CommitMetadata:
@@ -174,7 +174,9 @@ def test_a_task_that_is_taken_over_starts_first_and_counts_its_attempts(ordering
     owned.vacate(5)
     assert recorded(owned).detached == {5: Detached(2, HOLDER, vacated=True)}
     owned.take_over(5, 2, 0.0)
-    tasks = owned.take(1, 0.0, below=float("inf"), unlimited=True)
+    owned.request_starts(1, 0.0)
+    owned.confirm((5, ""), 6, owned.starts.restarts, EMPTY)
+    tasks = owned.take(1, 0.0, below=float("inf"))
     assert [(task.offset, task.attempt) for task in tasks] == [(5, 2)]
     assert recorded(owned).detached == {}
     assert recorded(owned).attempts == {5: 2}
@@ -226,7 +228,7 @@ def test_a_detached_task_is_not_a_crash_suspect() -> None:
     assert owned.starts.attempts == {6: 1}
     assert owned.has_suspect
     for offset in (6, 7):
-        assert [task.offset for task in owned.take(1, 0.0, below=float("inf"), unlimited=True)] == [offset]
+        assert [task.offset for task in owned.take(1, 0.0, below=float("inf"))] == [offset]
         owned.settle(offset)
     assert not owned.has_suspect
 

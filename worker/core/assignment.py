@@ -129,10 +129,9 @@ class Assignment:
             if len(tasks) >= limit or (single and (tasks or not alone)):
                 return tasks, True
             exact = suspect or owned.needs_commit
-            unlimited = rule.unlimited and not exact
             at_once = rule.at_once and not owned.needs_commit and owned.position >= owned.unseen_from
-            below = math.inf if unlimited or at_once else owned.starts.confirmed
-            taken = owned.take(1 if single else min(share, limit - len(tasks)), now, below=below, unlimited=unlimited)
+            below = math.inf if (rule.unlimited and not exact) or at_once else owned.starts.confirmed
+            taken = owned.take(1 if single else min(share, limit - len(tasks)), now, below=below)
             if taken:
                 tasks += taken
                 self._turns.remove(owned)

@@ -17,10 +17,11 @@ OVERLAP_SECONDS = 0.002
 class DispatchRule(NamedTuple):
     """Dispatch ``limit`` tasks at a time while the executor has fewer than ``ahead``.
 
-    If ``unlimited``, tasks need not wait for a commit that records their start. If ``at_once``, this applies only to
-    first starts, and only of requests that no previous owner can have started. If ``alone``, nothing is dispatched
-    beside a task. If ``strict``, the answer to the previous task must be confirmed too. If ``one_partition``, tasks
-    that are dispatched together come from one partition. ``further`` is the number of extra starts to request ahead.
+    If ``unlimited``, tasks need not wait for a commit that records their start, unless it follows a failure. If
+    ``at_once``, this applies only to first starts, and only of requests that no previous owner can have started. If
+    ``alone``, nothing is dispatched beside a task. If ``strict``, the answer to the previous task must be confirmed
+    too. If ``one_partition``, tasks that are dispatched together come from one partition. ``further`` is the number of
+    extra starts to request ahead.
     """
 
     limit: int

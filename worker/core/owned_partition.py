@@ -153,26 +153,22 @@ class OwnedPartition:
         lowest = self.offsets.lowest
         return self.position if lowest is None else lowest
 
-    def take(self, limit: int, now: float, *, below: float, unlimited: bool = False) -> list[Task]:
+    def take(self, limit: int, now: float, *, below: float) -> list[Task]:
         """Dispatch up to ``limit`` tasks with offsets below ``below``.
 
-        If ``unlimited``, commits are not possible now, so failed tasks start again without one.
+        A failed task waits until a commit has recorded its failure.
         """
         below = min(below, self.cancelled_from)
         if self._out_of_order:
             below = min(below, self._start_below())
             limit = min(limit, max(1, self._room()))  # one at a time without room
-        tasks = self.queue.take(limit, below, now, held=() if unlimited else self.starts.held)
+        tasks = self.queue.take(limit, below, now, held=self.starts.held)
         if tasks:
             self.in_flight += len(tasks)
-            if self.starts.held:
-                for task in tasks:
-                    self.starts.started(task.record.offset)
-            else:
-                highest = tasks[-1].record.offset
-                if self._out_of_order:  # tasks that waited for their keys come key by key
-                    highest = max([task.record.offset for task in tasks])
-                self.starts.started(highest)
+            highest = tasks[-1].record.offset
+            if self._out_of_order:  # tasks that waited for their keys come key by key
+                highest = max([task.record.offset for task in tasks])
+            self.starts.started(highest)
         return tasks
 
     def head(self, now: float) -> int | None:
@@ -236,7 +232,6 @@ class OwnedPartition:
         if self.lease.leaving:
             self.queue.finish(task)
         else:
-            self.starts.taken_back(task.record.offset)
             self.queue.requeue(task, ready_at)
 
     def fail(self, task: Task, error: str = "") -> None:

@@ -138,18 +138,8 @@ class StartLog:
 
     def started(self, offset: int) -> None:
         """Record that a task was dispatched, perhaps beyond the limit while commits are not possible."""
-        self.waiting.discard(offset)
-        self._restarting.discard(offset)
         if offset >= max(self.confirmed, self.requested):
             self.requested = offset + 1
-
-    def taken_back(self, offset: int) -> None:
-        """Record that a dispatched task waits again. If it has failed before, its next start must be recorded again.
-
-        It may have been dispatched without a commit, and then the last one still says that it waits.
-        """
-        if offset in self.attempts:
-            self.waiting.add(offset)
 
     def failed(self, offset: int, attempt: int, error: str = "") -> None:
         """Record that an attempt failed with an error of this type. The task waits for the next one."""

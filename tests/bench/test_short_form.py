@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,6 +12,7 @@ from benchmarks import environments, results
 from benchmarks.bench import QUICK
 from benchmarks.goals import GOALS, verdicts
 from benchmarks.names import PEERS
+from tests.long_form import long_only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def _pictures(text: str) -> list[str]:
     return [line.rpartition("(")[2].rstrip(")") for line in text.splitlines() if line.startswith("![")]
 
 
-@pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes three minutes; E2E_LONG=1 runs it")
+@long_only
 def test_the_workloads_without_peers_are_measured() -> None:
     """They are short tasks behind a long one, scale-out in mid-task, a crash, a limit, the client, and chains."""
     names = ("short-behind-long", "scale-out", "crash-segfault", "time-limit", "client", "chains")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.isolation.rig import descriptors, names
+from tests.long_form import LONG
 from worker import linux
 from worker.core.ordering_group import OrderingGroup
 from worker.isolation.policy import Policy
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(60)
 
-FAULTS = 200 if os.environ.get("E2E_LONG") == "1" else 20
+FAULTS = 200 if LONG else 20
 KINDS = ("segfault", "exit 3", "kill", "brood segfault", "abort")
 # The payload, and a part of the failure's message.
 DEADLY = {

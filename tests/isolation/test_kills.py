@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter, defaultdict
@@ -10,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.long_form import LONG
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.isolation.rig import Rig
 
-KILLS = 1_000 if os.environ.get("E2E_LONG") == "1" else 100
+KILLS = 1_000 if LONG else 100
 
 
 @pytest.mark.timeout(60 + KILLS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.kafka_broker import Broker
-
-LONG = os.environ.get("E2E_LONG") == "1"
 
 
 @contextlib.contextmanager

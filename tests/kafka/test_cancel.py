@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.support.states import States
 from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 from worker.core.task_state import Origin
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos import groups
-from tests.kafka.conftest import LONG
 from tests.kafka.support.states import States
 from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 from worker.state.records import encode_state, state_key
 from worker.state.table import StateTable
 

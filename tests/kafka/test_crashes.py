@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos import groups
-from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import alive, kill
 from tests.kafka.support.topics import reading, task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

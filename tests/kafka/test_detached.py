@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos import groups
-from tests.kafka.conftest import LONG
 from tests.kafka.support.detaching import (
     SESSION,
     SHORT,
@@ -25,6 +24,7 @@ from tests.kafka.support.detaching import (
 )
 from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

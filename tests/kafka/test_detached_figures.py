@@ -14,7 +14,6 @@ import click
 import pytest
 
 from chaos import groups
-from tests.kafka.conftest import LONG
 from tests.kafka.support.detaching import (
     PARTITIONS,
     SHORT,
@@ -27,6 +26,7 @@ from tests.kafka.support.detaching import (
 )
 from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

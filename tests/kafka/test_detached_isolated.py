@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.support.detaching import holder_of, make, submit_short, two_replicas
 from tests.kafka.support.topics import members, task
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.faults import faulty
 from tests.kafka.faults.chaos import Size, busy_site, storm
 from tests.kafka.support.replica import kill
 from tests.kafka.support.topics import task
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

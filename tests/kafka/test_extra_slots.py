@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.support.topics import task
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,7 +24,7 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from chaos import cluster as chaos_cluster
 from chaos.groups import administrator
 from chaos.node import VERSION, Layout
-from tests.kafka.conftest import LONG
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from pathlib import Path

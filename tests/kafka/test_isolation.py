@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import alive
 from tests.kafka.support.topics import task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from chaos import groups
-from tests.kafka.conftest import LONG
 from tests.kafka.support.replica import kill
 from tests.kafka.support.topics import members, task
 from tests.kafka.support.waiting import until
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.contract.transactions import pid_of
-from tests.kafka.conftest import LONG
 from tests.kafka.faults import faulty
 from tests.kafka.faults.faulty import FAULTS
 from tests.kafka.support.replica import ROOT
@@ -19,6 +18,7 @@ from tests.kafka.support.topics import members, task
 from tests.kafka.support.waiting import until
 from tests.kafka.test_fault_events import partition_that_moves
 from tests.kafka_broker import running_broker
+from tests.long_form import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.conftest import LONG
 from tests.kafka.faults import effects
 from tests.kafka.faults.chaos import Size, busy_site, storm
 from tests.kafka.faults.faulty import FAULTS
 from tests.kafka.support.replica import ROOT
 from tests.kafka.support.topics import task
+from tests.long_form import LONG
 from tests.stores.postgres import running_postgres
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import grpc_tools  # type: ignore[import-untyped]  # it has no types
 import pytest
 
-from tests.kafka.conftest import LONG
+from tests.long_form import LONG
 from tests.unit.documents import ROOT, blocks
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ tasks are in test_cancel.py.
 from __future__ import annotations
 
 import functools
-import os
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from tests.long_form import LONG
 from tests.process_fake.stand_ins import Work, failing
 from tests.process_fake.world import STATES, World
 from worker.codec import CANCELLED, DEAD_LETTERED
 
 PARTITIONS = 4
 GUARANTEES = ["at-least-once", "at-most-once", "exactly-once"]
-RACES = 1_000 if os.environ.get("E2E_LONG") == "1" else 20
+RACES = 1_000 if LONG else 20
 pytestmark = pytest.mark.timeout(60 + 2 * RACES)
 AT_ONCE = 10  # requests at a time that wait for another attempt
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from pipeline.audit.result import Verdict
 from tests.kafka.support.replica import Replica, kill
 from tests.kafka.support.waiting import until
+from tests.long_form import long_only
 from tests.spark.support.exchange import Site
 from tests.spark.test_chain import audited, job_of
 
@@ -83,7 +83,7 @@ def stages(broker: Broker, tmp_path: Path) -> Iterator[list[Stage]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes minutes; E2E_LONG=1 runs it")
+@long_only
 def test_three_stages_are_proved_although_their_workers_are_killed(spark: SparkSession, stages: list[Stage]) -> None:
     last = stages[-1]
     job = job_of(spark, stages[0].site)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.jobs.collect import collect
+from tests.long_form import LONG
 from tests.spark.support.exchange import Site
 from tests.spark.support.programs import Victim, pipeline, program
 from tests.spark.test_collect import in_topics, other_reader, places
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tests.kafka_broker import Broker
     from tests.spark.support.programs import Program
 
-LONG = os.environ.get("E2E_LONG") == "1"
 KILLS, ANSWERS = (12, 200_000) if LONG else (3, 6_000)
 BATCH = ANSWERS // (3 * KILLS)
 VICTIMS = (Victim.DRIVER, Victim.JVM, Victim.ALL)

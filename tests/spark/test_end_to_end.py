@@ -8,7 +8,6 @@ adds faults, and the audit names exactly these.
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import pytest
 
 from pipeline.jobs import answers, audit, collect, submit
 from pipeline.settings import AnswersSettings, Source, SubmitSettings
+from tests.long_form import long_only
 from tests.spark.support.exchange import Place, Record, Site
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def without(site: Site, removed: set[int]) -> dict[bytes, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes two minutes; E2E_LONG=1 runs it")
+@long_only
 def test_the_audit_proves_a_job_and_then_names_each_added_fault(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import pytest
 from pipeline.exactly_once.progress_log import ProgressLog
 from pipeline.exactly_once.runs import submit_name
 from pipeline.kafka.topics import Topics
+from tests.long_form import LONG
 from tests.spark.support.programs import Victim, pipeline, program
 from tests.spark.support.site import JobSite
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tests.kafka_broker import Broker
     from tests.spark.support.programs import Program
 
-LONG = os.environ.get("E2E_LONG") == "1"
 ROWS, KILLS = (200_000, 10) if LONG else (15_000, 1)
 STEP = ROWS // ((KILLS + 1) * 4)  # requests between two kills
 VICTIMS = (Victim.ALL, Victim.JVM, Victim.DRIVER)

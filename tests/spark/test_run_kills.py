@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.kafka.support.waiting import until
+from tests.long_form import long_only
 from tests.spark.support import responder
 from tests.spark.support.programs import Victim, pipeline, program
 from tests.spark.support.site import JobSite
@@ -29,7 +29,7 @@ SECONDS = 240.0
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes a minute or two; E2E_LONG=1 runs it")
+@long_only
 def test_a_run_that_was_interrupted_and_killed_continues(broker: Broker, tmp_path: Path) -> None:
     site = JobSite(broker, tmp_path)
     table = ("--input", site.table(ROWS), "--id", "id", "--payload", "payload")

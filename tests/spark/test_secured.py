@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from pipeline.jobs.collect import collect
 from pipeline.jobs.replay import replay
 from pipeline.jobs.submit import submit
 from pipeline.settings import AnswersSettings, KafkaSettings, ReplaySettings, SubmitSettings
+from tests.long_form import long_only
 from tests.secured_broker import USER, secured_broker
 from tests.spark.cluster.standalone import standalone
 from tests.spark.support import responder
@@ -79,7 +79,7 @@ def allow(site: Site) -> None:
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes a minute or two; E2E_LONG=1 runs it"),
+    long_only,
 ]
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka.support.waiting import until
+from tests.long_form import long_only
 from tests.spark.support import responder
 from tests.spark.support.programs import program
 from tests.spark.support.s3 import BUCKET, SERVER, store
@@ -37,8 +38,7 @@ SECONDS = 300.0
 COLLECT = f"collect --job j --available-now --max-offsets {BATCH}"
 COLLECT_OTHER = "collect --job k --available-now"
 PROVE = [f"{name} --job {job}" for job in ("j", "k") for name in ("answers", "audit")]
-LONG = pytest.mark.skipif(os.environ.get("E2E_LONG") != "1", reason="takes minutes; E2E_LONG=1 runs it")
-FORMATS = ["delta", pytest.param("iceberg", marks=LONG)]
+FORMATS = ["delta", pytest.param("iceberg", marks=long_only)]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
@@ -93,7 +93,7 @@ def test_a_batch_that_is_written_again_is_stored_once(tmp_path: Path, table_form
     assert (many >= 6, few) == (True, 1)
 
 
-@LONG
+@long_only
 @pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_all_commands_work_with_tables_of_a_format(broker: Broker, tmp_path: Path, table_format: str) -> None:
     site = JobSite(broker, tmp_path)
@@ -105,7 +105,7 @@ def test_all_commands_work_with_tables_of_a_format(broker: Broker, tmp_path: Pat
     assert (found["rows"], found["places"]) == (ALL, ALL)
 
 
-@LONG
+@long_only
 @pytest.mark.skipif(SERVER is None, reason="needs an S3 server: pip install 'moto[s3]' flask flask-cors")
 @pytest.mark.parametrize(
     "format_lake_files",

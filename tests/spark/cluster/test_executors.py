@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.long_form import long_only
 from tests.spark.cluster.standalone import standalone
 from tests.spark.support import responder
 from tests.spark.support.programs import kill, program
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tests.kafka_broker import Broker
 
-LONG = os.environ.get("E2E_LONG") == "1"
 ROWS, KILLS, RATE = 200_000, 5, 5_000
 SECONDS = 240.0
 
@@ -30,7 +29,7 @@ SECONDS = 240.0
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(not LONG, reason="takes minutes; E2E_LONG=1 runs it"),
+    long_only,
 ]
 
 

@@ -134,14 +134,14 @@ PROMISES = (
         ("clock-forward", "clock-back"),
     ),
     Promise(
-        "lost packets are only slow",
+        "lost packets only slow the work down",
         "a loss, or a second committed answer",
         "--guarantee exactly-once --mix drop+loss --faults 24 --gap 1.5 --brokers 3",
         _fault("drop", "loss"),
         ("drop", "loss"),
     ),
     Promise(
-        "a full disk of a broker stops nothing for good",
+        "a broker with a full disk stops nothing for good",
         "a request without an answer",
         "--mix broker-disk-full --faults 4 --gap 10 --brokers 3",
         _fault("broker-disk-full"),

@@ -111,6 +111,20 @@ def test_the_page_leaves_out_the_runs_of_an_earlier_suite_and_says_so() -> None:
     assert "Earlier versions" not in page([line(), line()])
 
 
+def test_the_page_says_how_many_runs_have_the_default_settings_and_how_many_requests_are_short() -> None:
+    defaults = {**line("not answered"), "session": 45.0}
+    text = " ".join(page([line(), defaults, {**line(), "load": "short"}]).split())
+    assert "With the defaults (3 attempts, sessions of 45 s) 0 of 1 runs passed, with 4 faults." in text
+    assert "Tasks of 2 ms or less, in 1 of the runs, are 4 of the requests." in text
+
+
+def test_the_record_shows_the_first_violations_of_a_broken_run() -> None:
+    many = {**line("not answered"), "violations": [f"violation {n}" for n in range(7)]}
+    text = report.documents([many])[report.RECORD]
+    assert "- violation 4\n  - and 2 more, which" in text
+    assert "violation 5" not in text
+
+
 def test_a_promise_counts_the_runs_that_test_it() -> None:
     """A broken run counts against every promise that it tests, and against no other."""
     broken = {**line("not answered"), "mix": "clean", "happened": {"restart": 2}}
@@ -123,7 +137,7 @@ def test_a_promise_counts_the_runs_that_test_it() -> None:
 def test_a_promise_about_one_guarantee_counts_only_its_runs_and_names_its_faults() -> None:
     ours = {**line(), "happened": {"drop": 2, "cut": 5}}
     other = {**ours, "guarantee": "at-least-once"}
-    assert "| lost packets are only slow | 1 of 1 | 7 | 2 | 4 |" in page([other, ours])
+    assert "| lost packets only slow the work down | 1 of 1 | 7 | 2 | 4 |" in page([other, ours])
 
 
 def test_the_command_of_a_promise_describes_a_run_that_tests_it() -> None:

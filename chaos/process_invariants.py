@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chaos.evidence import Evidence, Exit, Sample
 
 MAX_MEMORY = 200 * 2**20  # bytes of one worker process
-MAX_GROWTH = 40 * 2**20  # bytes, from its first minute on
+MAX_GROWTH = 40 * 2**20  # bytes, after its first ten seconds
 MAX_THREADS = 4  # in addition to those it had
 CLIENT_THREADS = 4, 2  # of an additional client: four, and two for each broker
 GROUP_CLIENTS = 17  # clients that a process keeps to look at groups, with a state topic

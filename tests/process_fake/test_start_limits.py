@@ -100,6 +100,18 @@ def test_a_failed_attempt_is_recorded_before_the_next_one(world: World, delay: f
     assert made == 10
 
 
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+def test_a_failed_task_does_not_stop_other_partitions_in_an_outage(world: World, ordering: str) -> None:
+    """It waits for its commit. Tasks of seconds run alone, but need not wait for that."""
+    world.request("bad", 0, work=failing(seconds=2.0, retry_after=1.0))
+    for _ in range(5):
+        world.request("long", 1, work=Work(seconds=2.0))
+    process = world.process(ordering=ordering)
+    world.broker.commit_delay = 3_000.0
+    world.run(100)
+    assert [start[:2] for start in process.starts if start[0] == 1] == [(1, offset) for offset in range(5)]
+
+
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 def test_tasks_that_run_alone_follow_each_other_at_once(world: World, ordering: str) -> None:
     """Each waits only for the answer to the task before it and for its start limit."""

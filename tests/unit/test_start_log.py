@@ -15,7 +15,7 @@ def test_a_start_of_this_process_is_recorded_with_its_token() -> None:
     starts = StartLog(CommitMetadata(started_below=6, started_by=FORMER, attempts={5: 1}, waiting=frozenset({5})))
     assert not starts.admit(5)
     assert starts.record(5, clean=False, process=THIS).started_by == FORMER, "nothing has started here"
-    starts.request(5, 6)
+    starts.request(6, {5})
     starts.confirm(6, starts.restarts)
     starts.started(5)
     assert starts.record(5, clean=False, process=THIS).started_by == THIS

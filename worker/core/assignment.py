@@ -136,8 +136,10 @@ class Assignment:
                 tasks += taken
                 self._turns.remove(owned)
                 self._turns.append(owned)
-            if single or (taken and rule.one_partition):
-                return tasks, True  # a single task whose start is being recorded must also run alone
+            # A single task whose start is being recorded must also run alone. In an outage, failed tasks wait for that
+            # much longer, and those of other partitions need not wait for them.
+            if (single and (taken or exact or not rule.unlimited)) or (taken and rule.one_partition):
+                return tasks, True
         return tasks, False
 
     def _ready(self, now: float) -> list[OwnedPartition]:

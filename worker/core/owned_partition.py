@@ -216,10 +216,17 @@ class OwnedPartition:
         head = self.head(now)
         if head is None:
             return
+        failed = self._failed_among(count, now) if self.starts.waiting else set()
         limit = head + 1 if count == 1 else min(head + count, self.offsets.last + 1)  # offsets may have gaps
         enough = self.starts.confirmed >= head + least or self.starts.confirmed > self.offsets.last
-        if head in self.starts.waiting or not enough:
-            self.changed = self.starts.request(head, -1 if enough else limit) or self.changed
+        if failed or not enough:
+            self.starts.request(-1 if enough else limit, failed)
+            self.changed = self.changed or bool(failed)
+
+    def _failed_among(self, count: int, now: float) -> set[int]:
+        """Return those of the next ``count`` tasks that have failed, and whose next start is not requested yet."""
+        below = min(self.cancelled_from, self._start_below() if self._out_of_order else math.inf)
+        return self.starts.waiting.intersection(self.queue.upcoming(count, below, now))
 
     def finish(self, task: Task) -> None:
         """Record that a dispatched task will not come back and needs no answer."""

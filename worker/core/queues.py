@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +32,9 @@ class TaskQueue(Protocol):
 
     def head(self, now: float, below: float = math.inf) -> int | None:
         """Return the offset of the next task to dispatch, lower than ``below``; None if none may start now."""
+
+    def upcoming(self, count: int, below: float, now: float) -> list[int]:
+        """Return the offsets of the next ``count`` tasks that could be dispatched now, if none is held."""
 
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """Dispatch up to ``limit`` tasks with offsets below ``below`` that are not ``held``."""
@@ -90,13 +94,23 @@ class PartitionQueue:
         offset = self._queue[0].record.offset
         return offset if offset < below else None
 
+    def upcoming(self, count: int, below: float, now: float) -> list[int]:
+        """See ``TaskQueue``."""
+        if not self._group.is_open(now):
+            return []
+        offsets = [task.record.offset for task in itertools.islice(self._queue, count)]
+        return [offset for offset in offsets if offset < below]
+
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
-        """See ``TaskQueue``. Only the head can be held, because a failed task comes back to it."""
+        """See ``TaskQueue``. Nothing overtakes a task that is held."""
         queue, count = self._queue, min(limit, len(self._queue))
-        if not count or not self._group.is_open(now) or (held and queue[0].record.offset in held):
+        if not count or not self._group.is_open(now):
             return []
         while count and queue[count - 1].record.offset >= below:
             count -= 1
+        if held:
+            ahead = (at for at, task in enumerate(itertools.islice(queue, count)) if task.record.offset in held)
+            count = next(ahead, count)
         tasks = [queue.popleft() for _ in range(count)]
         self._group.in_flight += count
         self.size -= sum([task.size for task in tasks])

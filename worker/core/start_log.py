@@ -122,14 +122,11 @@ class StartLog:
         """Return whether a confirmed commit has recorded the next start of this task."""
         return offset < self.confirmed and offset not in self.held
 
-    def request(self, offset: int, limit: int) -> bool:
-        """Request the start of tasks up to ``limit``, ``offset`` first. Return whether a commit must record it."""
+    def request(self, limit: int, failed: AbstractSet[int]) -> None:
+        """Request the start of tasks below ``limit``, and of these ``failed`` tasks, which wait."""
         self.requested = max(self.requested, limit)
-        if offset in self.waiting:
-            self.waiting.remove(offset)
-            self._restarting.add(offset)
-            return True
-        return False
+        self.waiting -= failed
+        self._restarting |= failed
 
     @property
     def outstanding(self) -> bool:

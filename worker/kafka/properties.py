@@ -70,7 +70,7 @@ RELIABLE_PRODUCER: Properties = {
     # not refuse a record that the topic accepts.
     "message.max.bytes": 64 * 1024 * 1024,
 }
-"""What every producer of the project has: no record is lost, repeated, or refused by the client alone."""
+"""For every producer of more than one record: none is lost, repeated, or refused by the client alone."""
 
 # For the producers of the worker and of the tools.
 _ANY_PRODUCER: Properties = RELIABLE_PRODUCER | {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from worker.core.owned_partition import OwnedPartition
     from worker.process.shared import Shared
 
-OVERDUE_SECONDS = 1.0  # a start that waits longer for its commit goes ahead, because the broker must be unavailable
+OVERDUE_SECONDS = 1.0  # a first start that waits longer for its commit goes ahead: the broker must be unavailable
 QUIET_SECONDS = 1.0  # at most, without a new commit or transaction, for a caller that waits for the current one
 
 log = structlog.get_logger("committer")

@@ -1,0 +1,109 @@
+"""A failed task starts again only when a commit has recorded its failure, wherever it is in its queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from worker.core.assignment import Assignment
+from worker.core.commit_metadata import CommitMetadata
+from worker.core.dispatch import DispatchRule, rule_for_batches
+from worker.core.model import Partition, Record, Task
+
+if TYPE_CHECKING:
+    from worker.core.owned_partition import OwnedPartition
+
+PLACE = Partition("t", 0)
+BATCHES = rule_for_batches(size=3, one_partition=False, unlimited=False)
+
+
+def an_assignment(
+    ordering: str = "partition", left: CommitMetadata | None = None, *, first: int = 0, rows: int = 9
+) -> Assignment:
+    assignment = Assignment(ordering, batches=True)
+    assignment.assign({PLACE: first}, {PLACE: left} if left else {})
+    assignment.admit([Record(PLACE, offset, None, b"x") for offset in range(first, rows)])
+    return assignment
+
+
+def commit(owned: OwnedPartition) -> CommitMetadata:
+    """Confirm a commit of what is known now, and return what the next owner would read."""
+    recorded = owned.metadata(clean=False, process="aaaaaaaa")
+    owned.changed = False
+    owned.confirm((owned.position, ""), owned.starts.requested, owned.starts.restarts, recorded)
+    return recorded
+
+
+def attempt(assignment: Assignment, rule: DispatchRule = BATCHES, now: float = 0.0) -> list[Task]:
+    """Start the next tasks, and return them."""
+    tasks = assignment.take(rule, now, in_flight=0)
+    for task in tasks:
+        task.attempt += 1
+        if task.group is not None:
+            task.group.blocked = True
+    return tasks
+
+
+def fail(owned: OwnedPartition, *tasks: Task) -> None:
+    for task in tasks:
+        owned.fail(task)
+        owned.requeue(task)
+
+
+def offsets(tasks: list[Task]) -> list[int]:
+    return [task.offset for task in tasks]
+
+
+def began(assignment: Assignment) -> tuple[OwnedPartition, list[Task]]:
+    """Start a first batch of three."""
+    owned = assignment.partitions[PLACE]
+    assignment.request_starts(BATCHES, 0.0, in_flight=0)
+    commit(owned)
+    return owned, attempt(assignment)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+def test_a_failed_batch_starts_again_after_one_commit(ordering: str) -> None:
+    assignment = an_assignment(ordering)
+    owned, batch = began(assignment)
+    fail(owned, *batch)
+    assignment.request_starts(BATCHES, 0.0, in_flight=0)
+    assert not set(offsets(attempt(assignment))) & {0, 1, 2}
+    commit(owned)
+    assert set(offsets(attempt(assignment))) >= {0, 1, 2}
+
+
+def test_a_crash_in_the_second_attempt_of_a_batch_counts_against_a_task_that_ran() -> None:
+    """The first one is acknowledged early, and the commit for it says that the others may have started."""
+    assignment = an_assignment()
+    owned, batch = began(assignment)
+    fail(owned, *batch)
+    assignment.request_starts(BATCHES, 0.0, in_flight=0)
+    commit(owned)
+    again = attempt(assignment)
+    owned.answering(again[0])
+    owned.answered(0)
+    left = commit(owned)
+    assert left.waiting == frozenset()
+    next_owner = an_assignment(left=left, first=1)
+    assert next_owner.partitions[PLACE].starts.attempts == {1: 2, 2: 1}
+
+
+def test_a_task_that_failed_behind_the_head_waits_for_its_commit() -> None:
+    """It failed alone, and the rest of its batch was stopped, because another partition left."""
+    assignment = an_assignment()
+    owned, (first, second, third) = began(assignment)
+    fail(owned, third)
+    for stopped in (first, second):
+        stopped.attempt -= 1
+        owned.requeue(stopped)
+    assert offsets(attempt(assignment)) == [0, 1]
+
+
+def test_a_failed_task_of_the_previous_owner_waits_behind_the_head_as_well() -> None:
+    left = CommitMetadata(attempts={2: 1}, waiting=frozenset({2}))
+    assignment, rule = an_assignment(left=left), DispatchRule(4, 1)
+    owned = assignment.partitions[PLACE]
+    owned.starts.confirm(9, {})
+    assert offsets(attempt(assignment, rule)) == [0, 1]

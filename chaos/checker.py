@@ -11,7 +11,8 @@ It shares no code with the invariants and knows no faults, so it checks only wha
   commit had recorded the failure. If not everything could be committed, nor does an unfinished start that another
   process made again. With at-most-once, a request starts at most once.
 - Within a partition or a key, requests first start in the order of their offsets. With at-most-once, this applies to
-  each process separately, because a member that was cut off may start late what it had committed.
+  each process separately, because a member that was cut off may start late what it had committed. A start after the
+  answer ``CANCELLED`` does not count: another process has answered the request, and this one does not know it yet.
 - The committed offset of every partition is its end.
 
 Exit code 0: the history is valid. 1: it is invalid. 2: it cannot be read.
@@ -20,6 +21,7 @@ Exit code 0: the history is valid. 1: it is invalid. 2: it cannot be read.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -115,12 +117,13 @@ def _order(run: dict[str, Any], lines: _Lines) -> list[str]:
         return []
     keys = {_where(line): line["key"] for line in lines["sent"]}
     alone = run["guarantee"] == "at-most-once"
+    cancelled = {_where(line): float(line["cancelled_at"]) for line in lines["answer"] if "cancelled_at" in line}
     started: set[str] = set()
     newest: dict[tuple[object, ...], int] = {}
     found = []
     for line in sorted(lines["start"], key=lambda line: float(line["time"])):
         where = _where(line)
-        if where in started:
+        if where in started or cancelled.get(where, math.inf) < float(line["time"]):
             continue
         started.add(where)
         key = keys.get(where) if run["ordering"] == "key" else None

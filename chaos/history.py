@@ -44,7 +44,9 @@ def rows(evidence: Evidence) -> Iterator[dict[str, Any]]:
         yield {"type": entry.event, **where, "time": entry.time}
     for answer in evidence.answers:
         partition, offset = answer.record
-        yield {"type": "answer", "partition": partition, "offset": offset, "topic_ok": answer.topic == evidence.topic}
+        where = {"partition": partition, "offset": offset}
+        cancelled = {"cancelled_at": answer.at} if answer.outcome == "CANCELLED" else {}
+        yield {"type": "answer", **where, "topic_ok": answer.topic == evidence.topic, **cancelled}
     for partition, end in evidence.ends.items():
         committed = evidence.committed.get(partition)
         yield {"type": "offset", "partition": partition, "committed": committed, "end": end}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
@@ -89,16 +90,18 @@ def order_kept(evidence: Evidence) -> Iterator[Violation]:
     """Check that first starts follow the offsets within the ordering group.
 
     With at-most-once, a member that was cut off still starts what it had committed, while the next owner continues
-    behind it. Such a start is explained only if the worker reported it as lost *and* a fault hit that replica.
+    behind it. Such a start is explained only if the worker reported it as lost *and* a fault hit that replica. The same
+    applies to a request that the next owner has answered ``CANCELLED``, which needs no start.
     """
     if evidence.options.ordering == "unordered":
         return
     found, overtaken = windows(evidence), set()
+    cancelled = {answer.record: answer.at for answer in evidence.answers if answer.outcome == "CANCELLED"}
     for entries in _groups(evidence).values():
         seen: set[RecordId] = set()
         last = (-1, -1)
         for entry in entries:
-            if entry.record in seen or _zombie(evidence, entry, found):
+            if entry.record in seen or _zombie(evidence, entry, found, cancelled):
                 continue
             seen.add(entry.record)
             if entry.record < last:
@@ -107,7 +110,12 @@ def order_kept(evidence: Evidence) -> Iterator[Violation]:
     yield from violation_of("order", f"first started after a later one of its {evidence.options.ordering}", overtaken)
 
 
-def _zombie(evidence: Evidence, entry: JournalEntry, found: list[FaultWindow]) -> bool:
+def _zombie(
+    evidence: Evidence, entry: JournalEntry, found: list[FaultWindow], cancelled: Mapping[RecordId, float]
+) -> bool:
+    answered_at = cancelled.get(entry.record, math.inf)
+    if answered_at < entry.time:
+        return explained((answered_at, entry.time), {entry.replica}, found)
     reported = evidence.options.guarantee == "at-most-once" and entry.record in evidence.reported_lost
     return reported and explained((evidence.sent_at.get(entry.record, 0.0), entry.time), {entry.replica}, found)
 

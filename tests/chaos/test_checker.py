@@ -59,6 +59,15 @@ def test_the_checker_finds_a_first_start_out_of_order(guarantee: str, tmp_path: 
     assert check(replace(keyed, sent=same), tmp_path) == ["0/0 first started after 0/2"]
 
 
+def test_a_late_start_of_a_cancelled_request_is_not_out_of_order(tmp_path: Path) -> None:
+    late = [one._replace(time=9.0) if one.record == (0, 0) else one for one in good().journal]
+    answers = [one._replace(outcome="CANCELLED") if one.record == (0, 0) else one for one in good().answers]
+    evidence = replace(good(), journal=late, answers=answers)
+    assert check(evidence, tmp_path) == []
+    later = [one._replace(at=9.5) if one.record == (0, 0) else one for one in answers]
+    assert check(replace(evidence, answers=later), tmp_path) == ["0/0 first started after 0/2"]
+
+
 def test_the_checker_finds_too_many_starts(tmp_path: Path) -> None:
     limit = good().options.max_attempts
     failures = [entry("start", 2, 2.0 + n / 100, n + 1) for n in range(limit)]

@@ -254,6 +254,25 @@ def test_order_by_key_requires_no_order_among_keys() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fault", "answered", "allowed"),
+    [
+        (FaultWindow(8.0, 8.5, R0), 0.5, True),
+        (FaultWindow(8.0, 8.5, R1), 0.5, False),
+        (FaultWindow(500.0, 501.0, R0), 0.5, False),
+        (FaultWindow(8.0, 8.5, R0), 9.5, False),
+    ],
+)
+def test_a_frozen_process_may_start_a_request_late_that_was_cancelled_meanwhile(
+    fault: FaultWindow, answered: float, *, allowed: bool
+) -> None:
+    """Its next owner answered the request without a start."""
+    e = overtaken(replace(good(), fault_windows=[fault]))
+    assert "order" in broken(e)
+    answers = [one._replace(outcome="CANCELLED", at=answered) if one.record == (0, 0) else one for one in e.answers]
+    assert ("order" not in broken(replace(e, answers=answers))) is allowed
+
+
+@pytest.mark.parametrize(
     ("guarantee", "reported", "fault", "found"),
     [
         ("at-most-once", True, True, set()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections import deque
 from typing import TYPE_CHECKING
@@ -75,14 +74,6 @@ class KeyedQueue:
                 return
             group.queue.append(self._fresh.popleft())
             self._blocked_groups[group] = None
-
-    def upcoming(self, count: int, below: float, now: float) -> list[int]:
-        """See ``TaskQueue``."""
-        due = [offset for ready_at, offset, _ in sorted(self._retries) if ready_at <= now]
-        groups = [group.queue for group in self._blocked_groups if group.is_open(now)]
-        queued = itertools.chain(*groups, itertools.islice(self._fresh, count))
-        offsets = itertools.chain(due, (task.record.offset for task in queued))
-        return list(itertools.islice((offset for offset in offsets if offset < below), count))
 
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """See ``TaskQueue``."""

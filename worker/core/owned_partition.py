@@ -39,6 +39,7 @@ class OwnedPartition:
         "_end",
         "_former",
         "_highest_answered",
+        "_in_order",
         "_out_of_order",
         "cancelled_from",
         "changed",
@@ -75,6 +76,7 @@ class OwnedPartition:
         self.partition = partition
         self.lease = Lease(partition)
         self.queue = _queue_for(ordering)
+        self._in_order = ordering == "partition"
         self.offsets = OffsetLedger()
         self.starts = StartLog(metadata, crash)
         self.start_offset = start_offset
@@ -216,17 +218,21 @@ class OwnedPartition:
         head = self.head(now)
         if head is None:
             return
-        failed = self._failed_among(count, now) if self.starts.waiting else set()
+        failed = self._failed_next(head, least) if self.starts.waiting else set()
         limit = head + 1 if count == 1 else min(head + count, self.offsets.last + 1)  # offsets may have gaps
         enough = self.starts.confirmed >= head + least or self.starts.confirmed > self.offsets.last
         if failed or not enough:
             self.starts.request(-1 if enough else limit, failed)
             self.changed = self.changed or bool(failed)
 
-    def _failed_among(self, count: int, now: float) -> set[int]:
-        """Return those of the next ``count`` tasks that have failed, and whose next start is not requested yet."""
-        below = min(self.cancelled_from, self._start_below() if self._out_of_order else math.inf)
-        return self.starts.waiting.intersection(self.queue.upcoming(count, below, now))
+    def _failed_next(self, head: int, count: int) -> set[int]:
+        """Return the failed tasks whose next start has to be requested: the head or, in order, a batch of ``count``.
+
+        For the next owner, what is requested may have started. In order, a crash counts against the lowest of it, which
+        did start. Without order, retries start when they are due, so they are requested one by one.
+        """
+        row = [task.record.offset for task in self.queue.peek(count)] if self._in_order else [head]
+        return {offset for offset in self.starts.waiting.intersection(row) if offset < self.cancelled_from}
 
     def finish(self, task: Task) -> None:
         """Record that a dispatched task will not come back and needs no answer."""

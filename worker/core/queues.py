@@ -33,9 +33,6 @@ class TaskQueue(Protocol):
     def head(self, now: float, below: float = math.inf) -> int | None:
         """Return the offset of the next task to dispatch, lower than ``below``; None if none may start now."""
 
-    def upcoming(self, count: int, below: float, now: float) -> list[int]:
-        """Return the offsets of the next ``count`` tasks that could be dispatched now, if none is held."""
-
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """Dispatch up to ``limit`` tasks with offsets below ``below`` that are not ``held``."""
 
@@ -93,13 +90,6 @@ class PartitionQueue:
             return None
         offset = self._queue[0].record.offset
         return offset if offset < below else None
-
-    def upcoming(self, count: int, below: float, now: float) -> list[int]:
-        """See ``TaskQueue``."""
-        if not self._group.is_open(now):
-            return []
-        offsets = [task.record.offset for task in itertools.islice(self._queue, count)]
-        return [offset for offset in offsets if offset < below]
 
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """See ``TaskQueue``. Nothing overtakes a task that is held."""

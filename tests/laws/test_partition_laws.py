@@ -33,11 +33,13 @@ dispatch_rules = st.sampled_from(
     [
         DispatchRule(1, 1, alone=True),
         DispatchRule(1, 1, alone=True, strict=True),
+        DispatchRule(1, 1, alone=True, unlimited=True),
         DispatchRule(1, 2),
         DispatchRule(3, 1),
         DispatchRule(3, 1, unlimited=True),
         DispatchRule(3, 1, at_once=True),
         DispatchRule(4, 1, one_partition=True),
+        DispatchRule(4, 1, one_partition=True, unlimited=True),
     ]
 )
 endings = st.sampled_from([Verdict.OK, Verdict.OK, Verdict.FAILED, Verdict.REJECTED, Verdict.DROPPED])

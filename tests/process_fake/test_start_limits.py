@@ -112,6 +112,43 @@ def test_a_failed_task_does_not_stop_other_partitions_in_an_outage(world: World,
     assert [start[:2] for start in process.starts if start[0] == 1] == [(1, offset) for offset in range(5)]
 
 
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_failed_tasks_do_not_stop_their_partition_in_an_outage(world: World, ordering: str) -> None:
+    """They wait for their commits, and records behind them are fetched nevertheless."""
+    process = world.process(ordering=ordering)
+    world.run(3)
+    for _ in range(3):
+        world.request("bad", work=failing(seconds=2.0, retry_after=1.0))
+    for _ in range(20):
+        world.request("long", work=Work(seconds=2.0))
+    world.until(lambda: process.starts)
+    world.broker.commit_delay = 3_000.0
+    world.run(100)
+    assert [start[1] for start in process.starts] == list(range(23))
+
+
+@pytest.mark.parametrize(("ordering", "other"), [("partition", 1), ("unordered", 1), ("unordered", 0), ("key", 0)])
+def test_a_crash_after_an_outage_does_not_count_against_a_failed_task_that_waits(
+    world: World, ordering: str, other: int
+) -> None:
+    """The start of a failed task is requested as an outage begins, and then a long task of another key starts first."""
+    world.request("bad", 0, key=b"a", work=[failing(seconds=20.0, retry_after=1.0), Work()])
+    world.request("first", other, key=b"b", work=Work(seconds=20.0))
+    world.request("long", other, key=b"c", work=Work(seconds=600.0))
+    process = world.process(ordering=ordering, max_attempts=2)
+    world.run(30)
+    world.broker.commit_delay = 40.0
+    world.run(20)
+    world.broker.commit_delay = 0.002
+    world.run(250)
+    assert len([start for start in process.starts if start[:2] == (0, 0)]) == 1
+    world.crash(process)
+    next_process = world.process(ordering=ordering, max_attempts=2)
+    world.until(lambda: len(world.answers()) == 3, seconds=2_000)
+    assert [start[:2] for start in next_process.starts].count((0, 0)) == 1
+    assert sorted((answer.outcome, answer.attempt) for answer in world.answers()) == [(OK, 1), (OK, 2), (OK, 2)]
+
+
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
 def test_tasks_that_run_alone_follow_each_other_at_once(world: World, ordering: str) -> None:
     """Each waits only for the answer to the task before it and for its start limit."""

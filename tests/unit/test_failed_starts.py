@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from worker.core.assignment import Assignment
 from worker.core.commit_metadata import CommitMetadata, Detached
 from worker.core.dispatch import DispatchRule, rule_for_batches
@@ -160,3 +162,34 @@ def test_a_failed_task_of_the_previous_owner_waits_behind_the_head_as_well() -> 
     owned = assignment.partitions[PLACE]
     owned.starts.confirm(9, {})
     assert offsets(attempt(assignment, rule)) == [0, 1]
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_in_an_outage_a_failed_task_of_the_previous_owner_holds_up_its_own_key_only(ordering: str) -> None:
+    assignment = Assignment(ordering)
+    assignment.assign({PLACE: 0}, {PLACE: CommitMetadata(attempts={2: 1}, waiting=frozenset({2}))})
+    keys = [b"a", b"b", b"c", b"c", b"d"]
+    assignment.admit([Record(PLACE, offset, key, b"x") for offset, key in enumerate(keys)])
+    outage = DispatchRule(9, 1, unlimited=True)
+    started = offsets(attempt(assignment, outage))
+    assert started == ([0, 1, 4] if ordering == "key" else [0, 1, 3, 4])
+    assignment.request_starts(outage, 0.0, in_flight=3)
+    commit(assignment.partitions[PLACE])
+    assert offsets(attempt(assignment, outage)) == ([2, 3] if ordering == "key" else [2])
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_in_an_outage_failed_tasks_that_wait_for_a_commit_take_no_place_of_others(ordering: str) -> None:
+    assignment = Assignment(ordering)
+    assignment.assign({PLACE: 0})
+    assignment.admit([Record(PLACE, offset, b"%d" % offset, b"x") for offset in range(5)])
+    fail(assignment.partitions[PLACE], *attempt(assignment, DispatchRule(2, 1, unlimited=True)))
+    assert assignment.startable(0.0) == (5, 5 * assignment.partitions[PLACE].queue.size // 5)
+    assert assignment.startable(0.0, outage=True)[0] == 3
+
+
+def test_in_order_a_failed_task_holds_up_its_partition_in_an_outage() -> None:
+    """So more records of it need not be fetched."""
+    assignment = an_assignment(rows=5)
+    fail(assignment.partitions[PLACE], *attempt(assignment, DispatchRule(2, 1, unlimited=True)))
+    assert assignment.startable(0.0, outage=True)[0] == 5

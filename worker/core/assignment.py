@@ -136,6 +136,9 @@ class Assignment:
                 tasks += taken
                 self._turns.remove(owned)
                 self._turns.append(owned)
+                if single and self.waits_for_commit:
+                    for other in self._turns:
+                        other.postpone_restarts()
             # A single task whose start is being recorded must also run alone. In an outage, failed tasks wait for that
             # much longer, and those of other partitions need not wait for them.
             if (single and (taken or exact or not rule.unlimited)) or (taken and rule.one_partition):
@@ -198,7 +201,10 @@ class Assignment:
         """Return the bytes of those records."""
         return sum([owned.queue.size for owned in self._turns])
 
-    def startable(self, now: float) -> tuple[int, int]:
-        """Return the number and the bytes of the records in partitions that do not wait for another attempt."""
-        rows = [owned.queue.startable(now) for owned in self._turns]
+    def startable(self, now: float, *, outage: bool = False) -> tuple[int, int]:
+        """Return the number and the approximate bytes of the tasks that wait for no next attempt.
+
+        In an ``outage``, the failed tasks that wait for a commit do not count either if others may overtake them.
+        """
+        rows = [owned.queue.startable(now, held=owned.starts.held if outage else ()) for owned in self._turns]
         return sum([count for count, _ in rows]), sum([size for _, size in rows])

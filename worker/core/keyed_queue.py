@@ -22,7 +22,7 @@ class KeyedQueue:
     """A queue in which a task that waits for its next attempt delays nothing else, or only its own key.
 
     New tasks wait in ``_fresh``. When the turn of a task with a blocked key comes, it moves to the queue of its group.
-    A task without an ordered key goes to ``_retries`` when it comes back.
+    A task without an ordered key goes to ``_retries`` when it comes back, or when it is held as its turn comes.
     """
 
     def __init__(self, *, by_key: bool) -> None:
@@ -63,23 +63,29 @@ class KeyedQueue:
         for group in self._blocked_groups:
             if group.queue and group.is_open(now) and group.queue[0].record.offset < below:
                 return group.queue[0].record.offset
-        self._move_blocked(now)
+        self._set_aside(now)
         return self._fresh[0].record.offset if self._fresh and self._fresh[0].record.offset < below else None
 
-    def _move_blocked(self, now: float) -> None:
-        """Move tasks at the head whose key is blocked to the queue of their group."""
+    def _set_aside(self, now: float, held: Collection[int] = ()) -> None:
+        """Move held tasks and those of blocked keys from the head to where failed tasks wait, so that others start."""
         while self._fresh:
-            group = self._fresh[0].group
-            if group is None or (group not in self._blocked_groups and group.is_open(now)):
+            task = self._fresh[0]
+            group, offset = task.group, task.record.offset
+            is_blocked = group is not None and (group in self._blocked_groups or not group.is_open(now))
+            if not is_blocked and offset not in held:
                 return
-            group.queue.append(self._fresh.popleft())
-            self._blocked_groups[group] = None
+            self._fresh.popleft()
+            if group is None:
+                heapq.heappush(self._retries, (now, offset, task))
+            else:
+                group.queue.append(task)
+                self._blocked_groups[group] = None
 
     def take(self, limit: int, below: float, now: float, *, held: Collection[int] = ()) -> list[Task]:
         """See ``TaskQueue``."""
         tasks = self._take_returned(limit, below, now, held)
         while len(tasks) < limit:
-            self._move_blocked(now)
+            self._set_aside(now, held)
             if not self._fresh or not _may_start(self._fresh[0].record.offset, below, held):
                 break
             tasks.append(self._fresh.popleft())
@@ -195,10 +201,11 @@ class KeyedQueue:
         """See ``TaskQueue``: other tasks of the partition can always start."""
         return False
 
-    def startable(self, now: float) -> tuple[int, int]:
+    def startable(self, now: float, *, held: Collection[int] = ()) -> tuple[int, int]:
         """See ``TaskQueue``."""
-        count = len(self._fresh) + sum([ready_at <= now for ready_at, _, _ in self._retries])
-        count += sum([len(group.queue) for group in self._blocked_groups if group.is_open(now)])
+        count = len(self._fresh) + sum([ready_at <= now and at not in held for ready_at, at, _ in self._retries])
+        queues = [group.queue for group in self._blocked_groups if group.queue and group.is_open(now)]
+        count += sum([len(queue) for queue in queues if queue[0].record.offset not in held])
         return count, self.size * count // self._queued if count else 0
 
     def next_ready(self) -> float:

@@ -225,6 +225,10 @@ class OwnedPartition:
             self.starts.request(-1 if enough else limit, failed)
             self.changed = self.changed or bool(failed)
 
+    def postpone_restarts(self) -> None:
+        """Let the failed tasks whose start is requested wait again, because a task of any partition runs alone."""
+        self.changed = self.starts.postpone_restarts() or self.changed
+
     def _failed_next(self, head: int, count: int) -> set[int]:
         """Return the failed tasks whose next start has to be requested: the head or, in order, a batch of ``count``.
 

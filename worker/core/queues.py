@@ -54,8 +54,11 @@ class TaskQueue(Protocol):
     def is_waiting(self, now: float) -> bool:
         """Return whether no task of this partition can start for a while, even if more is fetched."""
 
-    def startable(self, now: float) -> tuple[int, int]:
-        """Return the number and the approximate bytes of the tasks that do not wait for any next attempt."""
+    def startable(self, now: float, *, held: Collection[int] = ()) -> tuple[int, int]:
+        """Return the number and the approximate bytes of the tasks that do not wait for any next attempt.
+
+        Tasks that are ``held`` do not count either, unless they hold up the whole partition.
+        """
 
     def next_ready(self) -> float:
         """Return when the first task that waits for its next attempt may start; infinity if none waits."""
@@ -145,7 +148,7 @@ class PartitionQueue:
         group = self._group
         return bool(self._queue) and (group.beside or group.detached > 0 or group.ready_at > now + WAIT_SECONDS)
 
-    def startable(self, now: float) -> tuple[int, int]:
+    def startable(self, now: float, *, held: Collection[int] = ()) -> tuple[int, int]:  # noqa: ARG002 - see TaskQueue
         """See ``TaskQueue``."""
         return (0, 0) if self.is_waiting(now) else (len(self._queue), self.size)
 

@@ -128,6 +128,16 @@ class StartLog:
         self.waiting -= failed
         self._restarting |= failed
 
+    def postpone_restarts(self) -> bool:
+        """Let the failed tasks whose start is requested wait again, because others start first. Return whether any did.
+
+        Otherwise a commit would record that they may have started, and a crash of the others would count against them.
+        """
+        postponed = bool(self._restarting)
+        self.waiting |= self._restarting
+        self._restarting.clear()
+        return postponed
+
     @property
     def outstanding(self) -> bool:
         """Return whether a task waits for the commit that records its start."""

@@ -64,11 +64,12 @@ class Fetcher:
         running = self._executor.running if self._dispatcher.in_flight else None
         if running is not None:
             self._dispatcher.duration.running(running.seconds)
-        startable, startable_bytes = self._assignment.startable(now)
+        outage = self._committer.starts_are_overdue(now)
+        startable, startable_bytes = self._assignment.startable(now, outage=outage)
         plan = self._plan(now, startable, startable_bytes, idle=idle)
         self._apply_pause(plan, idle=idle, now=now)
         commit_in_flight = self._committer.in_flight
-        waits_for_commit = commit_in_flight and startable > 0
+        waits_for_commit = commit_in_flight and (startable > 0 or outage)
         self.commit_wait = min(COMMIT_WAIT_LIMIT, self.commit_wait * 1.1) if waits_for_commit else COMMIT_WAIT
         go_on = False
         if plan.limit is not None:
@@ -143,7 +144,8 @@ class Fetcher:
             return True  # enough, even if the task waits for an attempt
         if not plan.paused and not queue.is_waiting(now):
             return False
-        startable, size = (len(queue), queue.size) if queue.is_waiting(now) else queue.startable(now)
+        held = owned.starts.held if self._committer.starts_are_overdue(now) else ()
+        startable, size = (len(queue), queue.size) if queue.is_waiting(now) else queue.startable(now, held=held)
         waiting = startable + self._unstarted(owned)
         buffer = max(self._buffer(), 1) if idle else self._buffer()
         return has_its_share(waiting, size, buffer=buffer, partitions=len(self._assignment))

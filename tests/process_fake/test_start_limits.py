@@ -127,6 +127,34 @@ def test_failed_tasks_do_not_stop_their_partition_in_an_outage(world: World, ord
     assert [start[1] for start in process.starts] == list(range(23))
 
 
+@pytest.mark.parametrize(("ordering", "other"), [("partition", 1), ("unordered", 0), ("key", 0)])
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_slow_coordinator_is_no_outage(world: World, guarantee: str, ordering: str, other: int) -> None:
+    """Otherwise long tasks of other keys would overtake a failed task again and again."""
+    world.request("flaky", 0, key=b"a", work=[failing(seconds=200.0, retry_after=1.0), Work(1.0)])
+    for number in range(20):
+        world.request("long", other, key=b"%d" % number, work=Work(seconds=200.0))
+    process = world.process(ordering=ordering, guarantee=guarantee)
+    world.broker.commit_delay = process.transaction_thread.seconds = 1.5
+    world.run(2_000)
+    assert 0 < [start[:2] for start in process.starts].index((0, 0), 1) < 8
+
+
+def test_in_an_outage_failed_tasks_fill_no_batch(world: World) -> None:
+    process = world.process(ordering="unordered", batch_size=5, batch_wait=5.0)
+    world.run(3)
+    for _ in range(5):
+        world.request("bad", work=failing(retry_after=1.0))
+    world.until(lambda: len(process.starts) == 5)
+    world.broker.commit_delay = 3_000.0
+    world.run(4)
+    began = world.clock()
+    for _ in range(4):
+        world.request("quick")
+    world.until(lambda: len(process.starts) == 9, seconds=20)
+    assert world.clock() - began >= 5.0
+
+
 @pytest.mark.parametrize(("ordering", "other"), [("partition", 1), ("unordered", 1), ("unordered", 0), ("key", 0)])
 def test_a_crash_after_an_outage_does_not_count_against_a_failed_task_that_waits(
     world: World, ordering: str, other: int

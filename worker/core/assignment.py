@@ -186,9 +186,9 @@ class Assignment:
 
     # -- counts
 
-    def ready(self, now: float, *, one_partition: bool) -> int:
-        """Return the number of tasks that could start now, of all partitions or of the fullest one."""
-        counts = [owned.queue.startable(now)[0] for owned in self._ready(now)]
+    def ready(self, now: float, *, one_partition: bool, outage: bool = False) -> int:
+        """Return the number of tasks that could start now, of all partitions or the fullest one. See ``startable``."""
+        counts = [owned.queue.startable(now, held=owned.starts.held if outage else ())[0] for owned in self._ready(now)]
         return max(counts, default=0) if one_partition else sum(counts)
 
     @property

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from worker.core.owned_partition import OwnedPartition
     from worker.process.shared import Shared
 
-OVERDUE_SECONDS = 1.0  # a first start that waits longer for its commit goes ahead: the broker must be unavailable
+# A first start that waits longer for its commit goes ahead, because the coordinator must be unavailable. If the last
+# commit was slow, it waits longer: failed tasks wait for their commits in any case, and others would overtake them all.
+OVERDUE_SECONDS = 1.0
+OVERDUE_COMMITS = 3  # times the last one
+MAX_OVERDUE_SECONDS = 10.0
 QUIET_SECONDS = 1.0  # at most, without a new commit or transaction, for a caller that waits for the current one
 
 log = structlog.get_logger("committer")
@@ -61,6 +65,7 @@ class Committer:
         self.leaving = False  # no task starts any more: commits record that none is running
         self.fenced = False  # the last commit failed because the group does not know this member
         self.round_trip = 0.002  # seconds from a commit to its reply, as a running mean
+        self._overdue_after = OVERDUE_SECONDS
         self._guarantee = shared.guarantee
         self._token = shared.token
         self._channel = channel
@@ -176,10 +181,11 @@ class Committer:
     def measured(self, seconds: float) -> None:
         """Record the duration of a commit or a transaction."""
         self.round_trip += (min(seconds, 1.0) - self.round_trip) / 8
+        self._overdue_after = min(max(OVERDUE_SECONDS, OVERDUE_COMMITS * seconds), MAX_OVERDUE_SECONDS)
 
     def starts_are_overdue(self, now: float) -> bool:
         """Return whether starts have waited for a commit longer than an available broker ever takes."""
-        return self._waiting_since is not None and now - self._waiting_since > OVERDUE_SECONDS
+        return self._waiting_since is not None and now - self._waiting_since > self._overdue_after
 
     def failed(self, failure: KafkaFailure) -> None:
         """Record why a commit or a transaction failed. Starts wait on if the group did not accept this member."""

@@ -119,7 +119,7 @@ class Dispatcher:
     def _batch_is_due(self, rule: DispatchRule, now: float) -> bool:
         """Return whether a batch is full or has waited long enough, and all its tasks may start."""
         size = self._config.batch_size
-        ready = self._assignment.ready(now, one_partition=self._config.batch_per_partition)
+        ready = self._assignment.ready(now, one_partition=self._config.batch_per_partition, outage=rule.unlimited)
         if not ready:
             self._gathering_since = None
             return False

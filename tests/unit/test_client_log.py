@@ -50,7 +50,7 @@ def test_a_heartbeat_without_a_reply_is_reported(cluster: MockCluster) -> None:
     reports: list[float] = []
     with member(cluster, lambda: reports.append(time.monotonic())) as client:
         assert reports == []
-        cluster.set("rd_kafka_mock_broker_set_rtt", BROKER, 1_000)
+        cluster.set("rd_kafka_mock_broker_set_rtt", BROKER, 5_000)  # the client looks for late replies once a second
         until(client, lambda: reports)
         cluster.set("rd_kafka_mock_broker_set_rtt", BROKER, 0)
 

@@ -124,6 +124,14 @@ def private_machine() -> frozenset[str]:
     return frozenset({"disks", *(["packets"] if succeeds("iptables", "-F", "INPUT") else [])})
 
 
+def seconds_without_cpu() -> float:
+    """Return for how many seconds since the boot some process of the machine has waited for a CPU; 0 if unknown."""
+    with contextlib.suppress(OSError, ValueError):  # the kernel was built or started without it
+        some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    return 0.0
+
+
 def succeeds(*command: str) -> bool:
     """Return whether the command exists and exits with 0."""
     try:

@@ -72,6 +72,7 @@ def of_result(result: Result) -> Line:
         "exits": dict(sorted(Counter(str(one.code) for one in evidence.exits).items())),
         "violations": [str(violation) for violation in result.violations],
         "took": round(result.seconds),
+        "cpu_pressure": round(100 * result.cpu_pressure),
     }
 
 

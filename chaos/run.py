@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 class Result(NamedTuple):
-    """The result of a run. ``faults`` counts the injected faults by kind."""
+    """The result of a run. ``faults`` counts the injected faults by kind.
+
+    ``cpu_pressure`` is the share of the ``seconds`` in which some process of the machine waited for a CPU.
+    """
 
     plan: Plan
     evidence: Evidence
@@ -41,11 +44,12 @@ class Result(NamedTuple):
     faults: Counter[str]
     skipped: int
     seconds: float
+    cpu_pressure: float
 
 
 async def execute(plan: Plan, cluster: Cluster, folder: Path, echo: Callable[[str], None]) -> Result:
     """Execute a plan and judge its evidence."""
-    began = time.monotonic()
+    began, waited = time.monotonic(), procutil.seconds_without_cpu()
     topics = await cluster.make_topics()
     with contextlib.ExitStack() as stack:
         run = _parts(stack, plan, _Place(cluster, topics, folder), echo)
@@ -65,7 +69,9 @@ async def execute(plan: Plan, cluster: Cluster, folder: Path, echo: Callable[[st
         await cluster.delete_topics(topics)  # the disks are small
     details = watch.diagnostics(run.context.replicas, evidence, _suspicious(evidence, violations, run.watched))
     faults = Counter(one.fault.kind.name for one in run.scheduler.injected)
-    return Result(plan, evidence, violations, details, faults, len(run.scheduler.skipped), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    pressure = (procutil.seconds_without_cpu() - waited) / seconds
+    return Result(plan, evidence, violations, details, faults, len(run.scheduler.skipped), seconds, pressure)
 
 
 class _Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import pytest
 
 from chaos import __main__ as command
 from chaos import cluster as clusters
-from chaos import code_hash, faults, record, report, suite
+from chaos import code_hash, faults, procutil, record, report, suite
 from chaos import plan as plans
 from chaos import run as runs
 from chaos.options import Options
@@ -35,7 +36,7 @@ def line(*violations: str, seed: int = 1) -> record.Line:
     evidence = replace(good(), options=Options(seed, "exactly-once"))
     found = [Violation("lost", text) for text in violations]
     plan = Plan(evidence.options, [], [], 1.0)
-    result = Result(plan, evidence, found, [], Counter({"kill-process": 3, "restart": 1}), 0, 9.0)
+    result = Result(plan, evidence, found, [], Counter({"kill-process": 3, "restart": 1}), 0, 9.0, 0.5)
     return {**record.of_result(result), **IDENTITY}
 
 
@@ -49,6 +50,12 @@ def test_a_run_that_passes_later_does_not_replace_one_that_was_broken(tmp_path: 
         record.append(one, file)
     assert [one["outcome"] for one in record.load(file)] == ["broken", "passed", "passed"]
     assert "\n| exactly-once | 2 of 3 | 12 | 12 |" in page(record.load(file))
+
+
+def test_the_record_has_the_cpu_pressure_of_a_run() -> None:
+    """A run beside other programs shows it."""
+    assert line()["cpu_pressure"] == 50
+    assert 0 <= procutil.seconds_without_cpu() <= time.monotonic()
 
 
 def test_a_run_that_raises_counts_as_not_passed() -> None:

@@ -70,7 +70,7 @@ MUTANTS = (
         "worker/core/owned_partition.py",
         "self.queue.take(limit, below, now, held=self.starts.held)",
         "self.queue.take(limit, below, now)",
-        ("tests/unit/test_failed_starts.py", _FAKE.format("start_limits")),
+        ("tests/unit/test_failed_starts.py", _FAKE.format("failed_in_outages")),
         "--ordering unordered --mix requests --minutes 1",
     ),
     Mutant(
@@ -79,7 +79,7 @@ MUTANTS = (
         "worker/core/assignment.py",
         "                if single and self.waits_for_commit:\n",
         "                if False:\n",
-        (_FAKE.format("start_limits"),),
+        (_FAKE.format("failed_in_outages"),),
         "--ordering unordered --mix cut-out+kill-process --faults 20 --gap 2",
     ),
     Mutant(

@@ -115,7 +115,7 @@ def first_failure(tests: Sequence[str], folder: Path) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--only", default="", help="Run only the mutants whose name contains this.")
-@click.option("--under-faults", is_flag=True, help="Run each in the fault suite: half an hour, with real brokers.")
+@click.option("--under-faults", is_flag=True, help="Run each in the fault suite: an hour, with real brokers.")
 def main(*, only: str, under_faults: bool) -> None:
     """Break the engine one line at a time. Print the test that notices and the invariant that guards the line.
 

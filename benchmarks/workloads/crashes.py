@@ -20,9 +20,11 @@ from benchmarks.names import PROCESS, WORKER
 from benchmarks.processes import worker
 from benchmarks.traffic import RECONNECTING, Reader, produce, warm_up
 from worker.codec import encode_request
+from worker.core.model import Partition
+from worker.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from benchmarks.bench import Bench
     from benchmarks.endpoint import Endpoint
@@ -43,7 +45,7 @@ class Stream:
 
     def __init__(self, endpoint: Endpoint, reader: Reader) -> None:
         self._producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0, **RECONNECTING})
-        self._topic = endpoint.request_topic
+        self._endpoint = endpoint
         self._reader = reader
         self.sent = 0
         self.answered: set[int] = set()
@@ -51,7 +53,7 @@ class Stream:
     def step(self, payload: str = "0") -> None:
         """Send one request, and receive answers until the next request is due."""
         value = encode_request(self.sent, payload)
-        produce(self._producer, self._topic, value, b"%d" % self.sent, self.sent % PARTITIONS)
+        produce(self._producer, self._endpoint.request_topic, value, b"%d" % self.sent, self.sent % PARTITIONS)
         self._producer.poll(0)
         self.sent += 1
         due = time.monotonic() + GAP
@@ -59,6 +61,13 @@ class Stream:
             answer = self._reader.poll(left)
             if answer is not None:
                 self.answered.add(answer.sequence)
+
+    def progress(self, partitions: Iterable[int]) -> str:
+        """Return how far the group is in these partitions. It tells a program that stands still from a lost answer."""
+        cluster = Cluster({"bootstrap.servers": self._endpoint.address})
+        places = [Partition(self._endpoint.request_topic, number) for number in partitions]
+        ends, committed = cluster.spans(places), cluster.committed(self._endpoint.group, places)
+        return ", ".join(f"partition {place.number} at {committed[place]} of {ends[place].end}" for place in places)
 
 
 def run(kind: str, protocol: str, bench: Bench) -> list[Figure]:
@@ -97,16 +106,17 @@ def recovery(stream: Stream, crash: Callable[[Stream, ProcessGroup], None], grou
         stream.step()
     crash(stream, group)
     begin, first = time.monotonic(), stream.sent
-    while not recovered(stream.answered, first):
+    while waiting := unanswered(stream.answered, first):
         if time.monotonic() - begin > LIMIT:
-            raise TimeoutError(f"a partition has no answer {LIMIT:g} s after the crash: {group.last_output()}")
+            progress = stream.progress(waiting)
+            raise TimeoutError(f"no answer {LIMIT:g} s after the crash: {progress}; {group.last_output()}")
         stream.step()
     return time.monotonic() - begin
 
 
-def recovered(answered: set[int], first: int) -> bool:
-    """Return whether each partition has answered a request with this sequence or a later one."""
-    return len({sequence % PARTITIONS for sequence in answered if sequence >= first}) == PARTITIONS
+def unanswered(answered: set[int], first: int) -> list[int]:
+    """Return the partitions in which no request with this sequence or a later one is answered."""
+    return sorted(set(range(PARTITIONS)) - {sequence % PARTITIONS for sequence in answered if sequence >= first})
 
 
 def _kill(_bench: Bench, _stream: Stream, group: ProcessGroup) -> None:

@@ -59,9 +59,12 @@ class Broker:
                 raise SystemExit("the broker did not start: see above, and try scripts/kafka up by itself") from None
             raise
         self._environment = environment
+        self._connect()
+        return self
+
+    def _connect(self) -> None:
         self._cluster = Cluster({"bootstrap.servers": self.address})
         self._admin = admin.AdminClient({"bootstrap.servers": self.address, "log_level": 0})
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._keeper.communicate()  # closes the pipe and waits
@@ -78,11 +81,15 @@ class Broker:
         return self._spent + times.user + times.system
 
     def restart(self) -> None:
-        """Stop the broker with SIGTERM, start it again with its data, and return when it is ready."""
+        """Stop the broker with SIGTERM, start it again with its data, and return when it is ready.
+
+        A client that was there before may never find it again (docs/decisions/0075), so callers need new ones.
+        """
         self._spent = self.cpu_seconds()
         for command in ("down", "up"):
             subprocess.run([_SCRIPT, command], env=self._environment, check=True, stdout=subprocess.DEVNULL)
         self.process = self._running()
+        self._connect()
 
     def _running(self) -> psutil.Process:
         return psutil.Process(int((self._folder / "broker.pid").read_text().split()[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +28,6 @@ _COORDINATOR_COMES = (
     ck.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
 ANSWER_SECONDS = 60.0  # seconds until the suite stops waiting for an answer
-# After a restart of the broker, the suite's clients are back before the measured program, and say nothing about it.
-RECONNECTING = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
 
 
 def produce(producer: ck.Producer, topic: str, value: bytes, key: Any, partition: int = -1) -> None:
@@ -105,17 +104,23 @@ class Reader:
 
     def __init__(self, endpoint: Endpoint, program: ProcessGroup) -> None:
         self._program = program
+        self._endpoint = endpoint
+        self._open(dict.fromkeys(range(PARTITIONS), ck.OFFSET_BEGINNING))
+
+    def _open(self, offsets: dict[int, int]) -> None:
         self._consumer = ck.Consumer(
-            {
-                "bootstrap.servers": endpoint.address,
-                "group.id": "reader",
-                "enable.auto.commit": False,
-                **RECONNECTING,
-            }
+            {"bootstrap.servers": self._endpoint.address, "group.id": "reader", "enable.auto.commit": False}
         )
-        self._consumer.assign(
-            [ck.TopicPartition(endpoint.ack_topic, number, ck.OFFSET_BEGINNING) for number in range(PARTITIONS)]
-        )
+        topic = self._endpoint.ack_topic
+        self._consumer.assign([ck.TopicPartition(topic, number, offset) for number, offset in offsets.items()])
+
+    @contextlib.contextmanager
+    def disconnected(self) -> Iterator[None]:
+        """Have no client meanwhile, for a restart of the broker. Afterwards go on where the reader was."""
+        positions = self._consumer.position(self._consumer.assignment())
+        self._consumer.close()
+        yield
+        self._open({each.partition: each.offset if each.offset >= 0 else ck.OFFSET_BEGINNING for each in positions})
 
     def answers(self, count: int, seconds: float = ANSWER_SECONDS) -> Iterator[Response]:
         """Yield the next ``count`` answers. See ``next``."""
@@ -137,7 +142,7 @@ class Reader:
     def poll(self, seconds: float) -> Response | None:
         """Return the next answer, or None if none arrives within ``seconds``."""
         message = self._consumer.poll(seconds)
-        if message is None or message.error() is not None:  # of a broker that restarts
+        if message is None or message.error() is not None:  # of a broker that has just started
             return None
         value: Any = message.value()  # bytes: no deserializer is set
         return decode_response(value)

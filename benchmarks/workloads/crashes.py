@@ -18,13 +18,13 @@ from benchmarks.broker import PARTITIONS
 from benchmarks.figures import Figure
 from benchmarks.names import PROCESS, WORKER
 from benchmarks.processes import worker
-from benchmarks.traffic import RECONNECTING, Reader, produce, warm_up
+from benchmarks.traffic import Reader, produce, warm_up
 from worker.codec import encode_request
 from worker.core.model import Partition
 from worker.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.bench import Bench
     from benchmarks.endpoint import Endpoint
@@ -44,11 +44,23 @@ class Stream:
     """A stream of empty tasks to all partitions in turn, with a record of the answered ones."""
 
     def __init__(self, endpoint: Endpoint, reader: Reader) -> None:
-        self._producer = ck.Producer({"bootstrap.servers": endpoint.address, "linger.ms": 0, **RECONNECTING})
         self._endpoint = endpoint
         self._reader = reader
+        self._open()
         self.sent = 0
         self.answered: set[int] = set()
+
+    def _open(self) -> None:
+        self._producer = ck.Producer({"bootstrap.servers": self._endpoint.address, "linger.ms": 0})
+
+    @contextlib.contextmanager
+    def disconnected(self) -> Iterator[None]:
+        """Have no clients meanwhile. One that goes through a restart may never find the broker again."""
+        self._producer.flush()
+        with self._reader.disconnected():
+            del self._producer
+            yield
+        self._open()
 
     def step(self, payload: str = "0") -> None:
         """Send one request, and receive answers until the next request is due."""
@@ -127,8 +139,9 @@ def _segfault(_bench: Bench, stream: Stream, _group: ProcessGroup) -> None:
     stream.step(SEGFAULT)
 
 
-def _restart_broker(bench: Bench, _stream: Stream, _group: ProcessGroup) -> None:
-    bench.broker.restart()
+def _restart_broker(bench: Bench, stream: Stream, _group: ProcessGroup) -> None:
+    with stream.disconnected():
+        bench.broker.restart()
 
 
 EVENTS = {

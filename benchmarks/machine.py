@@ -25,15 +25,22 @@ if TYPE_CHECKING:
 
 def common(bench: Bench) -> dict[str, str]:
     """Return the facts that all workloads of a run share. Missing peers are left out."""
-    model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     cores = len(os.sched_getaffinity(0))
     return {
-        "machine": f"{model[1] if model else platform.machine()}, {cores} cores, "
+        "machine": f"{processor()}, {cores} cores, "
         f"{psutil.virtual_memory().total / 2**30:.0f} GiB, Linux {platform.release()}",
         "versions": f"Python {platform.python_version()}, confluent-kafka {ck.__version__} "
         f"(librdkafka {ck.libversion()[0]}), protobuf {version('protobuf')}, Kafka {bench.broker.version}",
         **_peers(bench),
     }
+
+
+def processor() -> str:
+    """Return the processor's name, family and model. Virtual machines share one name for several generations."""
+    found = dict(re.findall(r"^(.+?)\s*: (.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE))
+    if "model name" not in found:  # not x86
+        return platform.machine()
+    return f"{found['model name']}, family {found.get('cpu family', '?')}, model {found.get('model', '?')}"
 
 
 def _peers(bench: Bench) -> dict[str, str]:
@@ -59,7 +66,7 @@ def _peers(bench: Bench) -> dict[str, str]:
 
 
 def section(command: str, seconds: float, others: float | None) -> dict[str, str]:
-    """Return when a workload was measured, on which engine, and how many cores other processes used meanwhile.
+    """Return when and where a workload was measured, on which engine, and how many cores others used meanwhile.
 
     ``others`` is None if unknown. The engine is the git tree hash of ``worker/``.
     """
@@ -67,6 +74,7 @@ def section(command: str, seconds: float, others: float | None) -> dict[str, str
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "took": f"{seconds:.0f} s",
         "others took": "not known" if others is None else f"{others:.2f} cores",
+        "processor": processor(),
         "engine": _hash("worker"),
         "pipeline": _hash("pipeline")[:HASH_DIGITS],
         "benchmarks": _hash("benchmarks")[:HASH_DIGITS],

@@ -43,9 +43,9 @@ class Report(NamedTuple):
     def failures(self) -> list[str]:
         return [failure for section in self.sections.values() for failure in section.failures]
 
-    @property
-    def engines(self) -> list[str]:
-        return sorted({section.facts["engine"] for section in self.sections.values() if "engine" in section.facts})
+    def distinct(self, fact: str) -> list[str]:
+        """Return the values of a fact of the sections."""
+        return sorted({section.facts[fact] for section in self.sections.values() if fact in section.facts})
 
 
 class Sheet(NamedTuple):

@@ -279,11 +279,12 @@ def test_results_of_another_engine_are_dropped() -> None:
     assert merged.sections == {"latency": again}
 
 
-def test_the_summary_says_that_its_figures_are_of_several_engines() -> None:
-    sections = {**REPORT.sections, "memory": Section([], [], {**FACTS, "engine": "other"})}
+@pytest.mark.parametrize("fact", ["engine", "processor"])
+def test_the_summary_says_that_its_figures_are_from_several_engines_or_processors(fact: str) -> None:
+    one, other = (Section([], [], {**FACTS, fact: value}) for value in ("one", "other"))
 
-    assert "**These figures are of 2 engines** (abc, other)" in summary(Report(sections, {}), {})
-    assert "engines" not in summary(REPORT, {}).partition("## Goals")[0]
+    assert f"**These figures are from 2 {fact}s** (one; other)" in summary(Report({"a": one, "b": other}, {}), {})
+    assert f"{fact}s" not in summary(Report({"a": one, "b": one}, {}), {}).partition("## Goals")[0]
 
 
 def test_the_pages_in_the_repository_match_the_kept_results() -> None:

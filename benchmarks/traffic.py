@@ -109,7 +109,12 @@ class Reader:
 
     def _open(self, offsets: dict[int, int]) -> None:
         self._consumer = ck.Consumer(
-            {"bootstrap.servers": self._endpoint.address, "group.id": "reader", "enable.auto.commit": False}
+            {
+                "bootstrap.servers": self._endpoint.address,
+                "group.id": "reader",
+                "enable.auto.commit": False,
+                "log_level": 0,  # it would warn of partitions that have no leader yet
+            }
         )
         topic = self._endpoint.ack_topic
         self._consumer.assign([ck.TopicPartition(topic, number, offset) for number, offset in offsets.items()])

@@ -51,7 +51,7 @@ class Stream:
         self.answered: set[int] = set()
 
     def _open(self) -> None:
-        self._producer = ck.Producer({"bootstrap.servers": self._endpoint.address, "linger.ms": 0})
+        self._producer = ck.Producer({"bootstrap.servers": self._endpoint.address, "linger.ms": 0, "log_level": 0})
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:

@@ -25,9 +25,9 @@ class Goal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return the bound as a text for tables."""
+        """Return the bound as a text for tables, and whether every value has to reach it."""
         bound = f"≤ {self.at_most:g}" if self.at_least is None else f"≥ {self.at_least:,g}"
-        return f"{bound} {self.unit}".rstrip()
+        return f"{bound} {self.unit}".rstrip() + (", every time" if self.worst else "")
 
     def reached(self, figure: Figure) -> bool:
         """Return whether the figure reaches the goal."""

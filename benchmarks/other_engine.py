@@ -29,7 +29,7 @@ class OtherEngine(NamedTuple):
         folder = Path(tempfile.mkdtemp(prefix="bench-engine-"))
         # Not with tarfile: before Python 3.11.4 its extractall has no filter, and from 3.12 on it warns without one.
         archive = _git("archive", commit, "worker")
-        subprocess.run(["tar", "--extract", "--directory", str(folder)], input=archive, check=True)
+        subprocess.run(["/usr/bin/env", "tar", "--extract", "--directory", str(folder)], input=archive, check=True)
         # Both engines run the same tasks.
         (folder / _HANDLERS).parent.mkdir()
         shutil.copy(ROOT / _HANDLERS, folder / _HANDLERS)

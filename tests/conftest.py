@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import namespaces
+from tests import hangs, namespaces
 from tests.kafka_broker import SharedBroker
 from tests.running_order import Scheduler, in_running_order
 
@@ -29,6 +29,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Broker:
     """Return the run's real broker, for tests marked ``kafka``. If it cannot start, fail instead of skipping."""
     folder = tmp_path_factory.getbasetemp()
     return SharedBroker(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder).start()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End test processes that hang."""
+    config.pluginmanager.register(hangs)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 GRACE_SECONDS = 60.0
-"""Time for the clean-up after a test's time limit, and for a test process to end after its last test."""
+"""Time for the clean-up after a test's time limit."""
 _STDERR = pytest.StashKey[int]()
 
 
@@ -40,13 +40,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Limit the teardown once more: when a test has failed, pytest cancels the limit, for its debugger."""
     _end_in(item.config, _seconds(item) + GRACE_SECONDS)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Limit the end of a process that runs tests for another one."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        _end_in(session.config, GRACE_SECONDS)
 
 
 def _end_in(config: pytest.Config, seconds: float) -> None:

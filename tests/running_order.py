@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
 
@@ -66,6 +66,23 @@ _SPARK = tuple(name for name in SLOWEST if name.startswith("spark/"))
 
 class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # as above
     """A scheduler that assigns whole files to test processes, and all of ``ONE_AT_A_TIME`` to the same one."""
+
+    def remove_node(self, node: Any) -> str | None:
+        """Give the tests of a test process that has ended to others, and return the test that ended it, if any.
+
+        In contrast to the scheduler of xdist, this one does not run that test again: it could end the next process, and
+        if it passed, it would no longer count as failed.
+        """
+        units = self.assigned_work.pop(node)
+        pending = [(scope, test) for scope, unit in units.items() for test, done in unit.items() if not done]
+        if not pending:
+            return None
+        scope, ended = pending[0]
+        units[scope][ended] = True
+        self.workqueue.update({scope: units[scope] for scope, _ in pending})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return cast("str", ended)
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(Path(nodeid.partition("::")[0]))

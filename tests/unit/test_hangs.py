@@ -1,4 +1,4 @@
-"""The end of test processes that hang: tests/hangs.py."""
+"""The end of test processes that hang: tests/hangs.py, and what the scheduler does then."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+FILE = "tests/kafka/test_it.py"
 HANGING = """
 import ctypes, threading
 import pytest
 from tests import hangs
 
 hangs.GRACE_SECONDS = 0.5
+
 def hang():
     lock, mutex = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)
     lock(mutex)
@@ -38,53 +40,51 @@ def test_cleanup():
     finally:
         threading.Event().wait()
 
+def test_teardown(hanging):
+    pass
+
 def test_failed(hanging):
     assert False
 
 @pytest.mark.timeout(20)
 def test_passed():
     pass
-
-@pytest.mark.timeout(20)
-def test_thread_that_never_ends():
-    threading.Thread(target=threading.Event().wait).start()
 """
 
 
-@pytest.mark.parametrize(
-    ("names", "summary"),
-    [
-        (["test_call", "test_passed"], "1 failed, 1 passed"),
-        (["test_marked"], "1 failed"),
-        (["test_cleanup"], "1 failed"),
-        (["test_failed"], "2 failed"),
-    ],
-)
-def test_a_hanging_test_fails_with_its_stack(tmp_path: Path, names: list[str], summary: str) -> None:
-    """The run goes on with the next test, in another process."""
-    done = run(tmp_path, names)
+@pytest.mark.parametrize("name", ["test_call", "test_marked", "test_cleanup"])
+def test_a_hanging_test_fails_once_and_the_run_goes_on(tmp_path: Path, name: str) -> None:
+    """The next test runs in another process. The failed test runs again if the failed tests are asked for."""
+    done = run(tmp_path, f"{FILE}::{name}", f"{FILE}::test_passed")
 
     assert done.returncode == 1
-    assert summary in done.stdout
-    assert f"crashed while running 'test_it.py::{names[0]}'" in done.stdout
+    assert "1 failed, 1 passed" in done.stdout
+    assert f"crashed while running '{FILE}::{name}'" in done.stdout
     assert "Timeout (0:00:0" in done.stderr
-    assert "test_it.py" in done.stderr
+    assert f'{Path(FILE).name}", line' in done.stderr
+    again = run(tmp_path, FILE, "--last-failed", "--collect-only", "--quiet", "--numprocesses=0")
+    assert again.stdout.splitlines()[0] == f"{FILE}::{name}"
 
 
-def test_a_process_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    """Its tests have passed, and its stacks tell what it waits for."""
-    done = run(tmp_path, ["test_thread_that_never_ends"])
+@pytest.mark.parametrize(("name", "summary"), [("test_teardown", "1 failed, 1 passed"), ("test_failed", "2 failed")])
+def test_a_test_fails_if_its_teardown_hangs(tmp_path: Path, name: str, summary: str) -> None:
+    """It has a result already, and no other test is left."""
+    done = run(tmp_path, f"{FILE}::{name}")
 
-    assert "1 passed" in done.stdout
-    assert "Timeout (0:00:00.5" in done.stderr
+    assert summary in done.stdout
+    assert f"crashed while running '{FILE}::{name}'" in done.stdout
+    assert "in hang" in done.stderr
 
 
-def run(folder: Path, names: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run these tests in one test process, as the suite does with several."""
-    (folder / "test_it.py").write_text(HANGING)
-    options = ["--numprocesses=1", "--timeout=0.3", "-p", "tests.hangs", "-p", "no:randomly", "--rootdir=."]
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run tests of the file in one test process, as the suite does with several."""
+    file = folder / FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(HANGING)
+    (folder / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
+    options = ["--timeout=0.3", "-p", "tests.hangs", "-p", "no:randomly", "--rootdir=.", "--dist=loadfile"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *(f"test_it.py::{name}" for name in names)],
+        [sys.executable, "-m", "pytest", "--numprocesses=1", *options, *arguments],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,

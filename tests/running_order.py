@@ -81,13 +81,13 @@ class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # as above
         In contrast to the scheduler of xdist, this one does not run that test again: it could end the next process, and
         if it passed, it would no longer count as failed.
         """
-        units = self.assigned_work.pop(node)
-        pending = [(scope, test) for scope, unit in units.items() for test, done in unit.items() if not done]
+        scopes = self.assigned_work.pop(node)
+        pending = [(scope, test) for scope, tests in scopes.items() for test, done in tests.items() if not done]
         if not pending:
             return None
         scope, ended = pending[0]
-        units[scope][ended] = True
-        self.workqueue.update({scope: units[scope] for scope, _ in pending})
+        scopes[scope][ended] = True
+        self.workqueue.update({scope: scopes[scope] for scope, _ in pending})
         for other in self.assigned_work:
             self._reschedule(other)
         return cast("str", ended)

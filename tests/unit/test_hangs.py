@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.process.observe import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 FILE = "tests/kafka/test_it.py"
 HANGING = """
-import ctypes, threading
+import ctypes, os, pathlib, threading, time
 import pytest
 from tests import hangs
 
@@ -46,6 +55,11 @@ def test_teardown(hanging):
 def test_failed(hanging):
     assert False
 
+def test_stopped():
+    pathlib.Path("starting").write_text(str(os.getpid()))
+    pathlib.Path("starting").rename("here")
+    time.sleep(30)
+
 @pytest.mark.timeout(20)
 def test_passed():
     pass
@@ -76,19 +90,43 @@ def test_a_test_fails_if_its_teardown_hangs(tmp_path: Path, name: str, summary: 
     assert "in hang" in done.stderr
 
 
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_terminated_run_names_the_tests_that_were_running(tmp_path: Path, processes: int) -> None:
+    """Here, a test process is stopped."""
+    with started(tmp_path, f"{FILE}::test_stopped", f"--numprocesses={processes}", "--timeout=40") as running:
+        until((tmp_path / "here").exists)
+        if processes:
+            os.kill(int((tmp_path / "here").read_text()), signal.SIGSTOP)
+        running.terminate()
+        stdout, _ = running.communicate(timeout=30)
+
+    assert running.returncode == 143
+    assert f"terminated while these tests were running: {FILE}::test_stopped" in stdout
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run tests of the file in one test process, as the suite does with several."""
+    with started(folder, *arguments) as running:
+        stdout, stderr = running.communicate(timeout=50)
+    return subprocess.CompletedProcess(running.args, running.returncode, stdout, stderr)
+
+
+@contextlib.contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     file = folder / FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(HANGING)
     (folder / "conftest.py").write_text("from tests.conftest import pytest_xdist_make_scheduler\n")
     options = ["--timeout=0.3", "-p", "tests.hangs", "-p", "no:randomly", "--rootdir=.", "--dist=loadfile"]
-    return subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "pytest", "--numprocesses=1", *options, *arguments],
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=50,
-        check=False,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 60.0
 """Time for the clean-up after a test's time limit."""
 _STDERR = pytest.StashKey[int]()
-_running: set[str] = set()  # tests, in this process and in those that it has started
+_running: set[str] = set()  # tests of this process, and of the test processes that it has started
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the run's stderr, because a test's descriptor 2 is a file that nobody reads when its process has ended.
 
-    Prepare the run's main process for SIGTERM.
+    Prepare for SIGTERM the main process of a run that has others. Processes that tests fork would inherit this.
     """
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno() if sys.__stderr__ else 2)
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if config.getoption("numprocesses") and "PYTEST_XDIST_WORKER" not in os.environ:
         signal.signal(signal.SIGTERM, _terminate)
 
 

@@ -90,13 +90,11 @@ def test_a_test_fails_if_its_teardown_hangs(tmp_path: Path, name: str, summary: 
     assert "in hang" in done.stderr
 
 
-@pytest.mark.parametrize("processes", [0, 1])
-def test_a_terminated_run_names_the_tests_that_were_running(tmp_path: Path, processes: int) -> None:
-    """Here, a test process is stopped."""
-    with started(tmp_path, f"{FILE}::test_stopped", f"--numprocesses={processes}", "--timeout=40") as running:
+def test_a_terminated_run_names_the_tests_that_were_running(tmp_path: Path) -> None:
+    """Here, the test process is stopped."""
+    with started(tmp_path, f"{FILE}::test_stopped", "--timeout=40") as running:
         until((tmp_path / "here").exists)
-        if processes:
-            os.kill(int((tmp_path / "here").read_text()), signal.SIGSTOP)
+        os.kill(int((tmp_path / "here").read_text()), signal.SIGSTOP)
         running.terminate()
         stdout, _ = running.communicate(timeout=30)
 
